@@ -1,0 +1,262 @@
+package proxy
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"tornwire/faults"
+	"tornwire/frames"
+	"tornwire/history"
+)
+
+var buffers = sync.Pool{New: func() any { return new([ReadSize]byte) }}
+
+// link carries one direction of a session. One goroutine reads, decodes and,
+// as long as nothing is withheld, writes. Once a step waits, what follows goes
+// to a queue that a second goroutine empties, and that then ends.
+type link struct {
+	s    *session
+	dir  frames.Direction
+	src  net.Conn
+	dst  net.Conn
+	rec  *history.Recorder
+	dec  *frames.Decoder // nil without a grammar
+	raw  history.FrameRef
+	gone atomic.Bool // the receiver can take no more bytes
+
+	// silent: nothing more is delivered; both ends are still read.
+	silent atomic.Bool
+
+	frame history.FrameRef // the one under way
+	rule  *faults.Rule
+	steps []faults.Step // still to do on it
+	fired bool
+	said  bool // that the link went opaque
+
+	out   []byte // decided to pass, not yet written; a part of the read buffer
+	marks []mark // what out is made of, when a recorder wants to know
+
+	accepted atomic.Int64 // bytes that our kernel took
+	queue    queue
+}
+
+// mark names the bytes of one frame in a write.
+type mark struct {
+	frame  history.FrameRef
+	off, n int
+}
+
+func newLink(s *session, dir frames.Direction) *link {
+	l := &link{
+		s: s, dir: dir, rec: s.p.cfg.Recorder,
+		src: s.conns[dir.Opposite()], dst: s.conns[dir],
+		raw: history.FrameRef{Dir: dir},
+	}
+	if g := s.p.cfg.Grammar; g != nil {
+		l.dec = g.Decoder(dir)
+	}
+	l.queue.init()
+	return l
+}
+
+// run reads until the sender ends or we end it, then passes the end on.
+func (l *link) run() {
+	buf := buffers.Get().(*[ReadSize]byte)
+	defer buffers.Put(buf)
+	for {
+		n, err := l.src.Read(buf[:])
+		if n > 0 {
+			l.feed(buf[:n])
+		}
+		if err != nil {
+			l.ended(err)
+			break
+		}
+	}
+	l.queue.wait()
+	l.recordAcked()
+}
+
+// ended passes the sender's end on, behind the bytes that came before it.
+func (l *link) ended(err error) {
+	how, detail := endOf(err)
+	if how == "" {
+		return
+	}
+	l.s.saw(l.dir.Opposite(), how, detail)
+	if l.silent.Load() {
+		return
+	}
+	if !l.queue.put(item{end: how}, l.s.done) {
+		l.forwardEnd(how)
+	}
+}
+
+func (l *link) forwardEnd(how string) {
+	if !l.silent.Load() {
+		l.s.end(l.dir, how, history.CauseForwarded)
+	}
+}
+
+// feed takes what was read.
+func (l *link) feed(p []byte) {
+	if l.dec == nil {
+		l.record(history.Received, l.raw, 0, p, false)
+		l.emit(p, l.raw, 0)
+	}
+	for l.dec != nil && len(p) > 0 {
+		var pc frames.Piece
+		pc, p = l.dec.Next(p)
+		l.piece(pc)
+	}
+	l.flush()
+}
+
+// piece decides about a run of bytes of one frame.
+func (l *link) piece(pc frames.Piece) {
+	if pc.First {
+		l.begin(pc)
+	}
+	l.record(history.Received, l.frame, pc.Off, pc.Data, pc.Last)
+	data, off := pc.Data, pc.Off
+	for len(l.steps) > 0 {
+		st := l.steps[0]
+		if st.Kind == faults.Pass {
+			n := min(st.N-off, len(data))
+			if n > 0 {
+				l.emit(data[:n], l.frame, off)
+				data, off = data[n:], off+n
+			}
+			if off < st.N {
+				break
+			}
+			l.steps = l.steps[1:]
+			continue
+		}
+		l.steps = l.steps[1:]
+		l.act(st, off)
+	}
+	l.emit(data, l.frame, off)
+	if pc.Last {
+		l.steps = nil
+	}
+}
+
+// begin names the frame that starts, and looks for a rule that matches it.
+func (l *link) begin(pc frames.Piece) {
+	l.rule, l.steps, l.fired = nil, nil, false
+	l.frame = history.FrameRef{Dir: l.dir, Seq: pc.Seq}
+	if pc.Shape == nil {
+		if !l.said {
+			l.said = true
+			l.rec.Add(history.Event{Kind: history.WentOpaque, Session: l.s.id, Dir: l.dir, Detail: l.dec.Err().Error()})
+		}
+		return
+	}
+	rules := l.s.p.cfg.Rules
+	if l.rec == nil && rules.Len() == 0 {
+		return
+	}
+	nth, own := l.s.p.count(l.dir, pc.Shape.Op, l.s.id)
+	l.frame.Op, l.frame.Nth = pc.Shape.Op, nth
+	f := faults.Frame{Dir: l.dir, Op: pc.Shape.Op, Session: l.s.id, Nth: nth, SessionNth: own}
+	l.rule, l.steps = rules.Match(f)
+}
+
+// act does a step that is not a pass, with off bytes of the frame behind it.
+func (l *link) act(st faults.Step, off int) {
+	fire := firing{rule: l.rule, frame: l.frame, off: off, first: !l.fired}
+	l.fired = true
+	it := item{step: st, fire: fire}
+	if st.Kind == faults.Cut {
+		if l.queue.running() {
+			l.flush()
+			if l.queue.put(it, l.s.done) {
+				return
+			}
+		}
+		l.cut(it, l.flush)
+		return
+	}
+	l.flush()
+	l.queue.start(it, l.s.done, l.drain)
+}
+
+// emit adds bytes to the next write.
+func (l *link) emit(data []byte, ref history.FrameRef, off int) {
+	if len(data) == 0 || l.silent.Load() {
+		return
+	}
+	if l.out == nil {
+		l.out = data
+	} else {
+		l.out = l.out[:len(l.out)+len(data)] // they lie behind each other in the read buffer
+	}
+	if l.rec != nil {
+		l.marks = append(l.marks, mark{frame: ref, off: off, n: len(data)})
+	}
+}
+
+// flush writes what was emitted, or queues it behind what is withheld.
+func (l *link) flush() {
+	out, marks := l.out, l.marks
+	l.out, l.marks = nil, l.marks[:0]
+	if len(out) == 0 || l.gone.Load() {
+		return
+	}
+	if l.queue.putData(out, marks, l.s.done) {
+		return
+	}
+	l.write(out, marks)
+}
+
+// write hands bytes to the receiver's kernel and records how many it took.
+func (l *link) write(data []byte, marks []mark) {
+	for _, m := range marks {
+		l.rec.Add(history.Event{Kind: history.WriteBegun, Session: l.s.id, Dir: l.dir, Frame: &m.frame, Off: m.off, N: m.n})
+	}
+	n, err := l.dst.Write(data)
+	l.accepted.Add(int64(n))
+	for _, m := range marks {
+		took := min(m.n, n)
+		n -= took
+		if took > 0 {
+			l.rec.Add(history.Event{Kind: history.WriteAccepted, Session: l.s.id, Dir: l.dir, Frame: &m.frame, Off: m.off, N: took})
+		}
+	}
+	if err == nil {
+		return
+	}
+	l.gone.Store(true)
+	if how, detail := endOf(err); how != "" {
+		l.s.saw(l.dir, history.RST, detail)
+		if !l.silent.Load() {
+			l.s.end(l.dir.Opposite(), history.RST, history.CauseForwarded)
+		}
+	}
+}
+
+func (l *link) record(kind history.Kind, ref history.FrameRef, off int, data []byte, last bool) {
+	if l.rec == nil {
+		return
+	}
+	l.rec.Add(history.Event{
+		Kind: kind, Session: l.s.id, Dir: l.dir, Frame: &ref, Off: off,
+		N: len(data), Data: append([]byte(nil), data...), Last: last,
+	})
+}
+
+// recordAcked records how much of what was accepted the receiver's kernel has
+// acknowledged.
+func (l *link) recordAcked() {
+	if l.rec == nil {
+		return
+	}
+	total := int(l.accepted.Load())
+	if n, ok := unacked(l.dst); ok {
+		l.rec.Add(history.Event{
+			Kind: history.Acked, Session: l.s.id, Dir: l.dir, N: max(total-n, 0), Total: total,
+		})
+	}
+}

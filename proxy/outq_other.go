@@ -1,0 +1,8 @@
+//go:build !linux
+
+package proxy
+
+import "syscall"
+
+// outq cannot be asked on this system.
+func outq(syscall.Conn) (int, bool) { return 0, false }

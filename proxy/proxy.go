@@ -1,0 +1,131 @@
+// Package proxy is the data path: sessions between clients and a server, and
+// the faults that are done to their frames. It is the only package with sockets,
+// goroutines and timers on that path.
+//
+// Without a rule that matches, the proxy is transparent: identical bytes, and
+// FIN, half-close and RST passed on each way. While a rule withholds bytes, both
+// peers are still read (up to QueueLimit), so that an end or a request behind
+// the withheld bytes is seen at once.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tornwire/faults"
+	"tornwire/frames"
+	"tornwire/history"
+)
+
+// Limits of the data path.
+const (
+	// ReadSize is how many bytes are read at once.
+	ReadSize = 32 << 10
+	// QueueLimit is how many bytes a link keeps while it withholds them; then
+	// it no longer reads.
+	QueueLimit = 1 << 20
+	// DialLimit is how long the server is dialled.
+	DialLimit = 10 * time.Second
+)
+
+// Config describes a proxy.
+type Config struct {
+	// Grammar decodes both directions; without one the bytes just pass, and no
+	// rule can match.
+	Grammar *frames.Grammar
+	// Upstream is the server's host:port.
+	Upstream string
+	// Rules act on the frames; nil for none.
+	Rules *faults.Set
+	// Recorder keeps every byte and end; nil for none.
+	Recorder *history.Recorder
+	// Dial reaches the server; net.Dialer by default.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Proxy forwards connections to one server. It is safe for concurrent use.
+type Proxy struct {
+	cfg      Config
+	sessions atomic.Int64
+
+	mu    sync.Mutex
+	nth   map[frameKey]int
+	gates map[string]chan struct{}
+	open  map[string]bool
+}
+
+type frameKey struct {
+	dir     frames.Direction
+	op      string
+	session int // 0 counts over all sessions
+}
+
+// New returns a proxy. It listens nowhere until Serve is called.
+func New(cfg Config) *Proxy {
+	if cfg.Dial == nil {
+		cfg.Dial = (&net.Dialer{}).DialContext
+	}
+	return &Proxy{cfg: cfg, nth: map[frameKey]int{}, gates: map[string]chan struct{}{}, open: map[string]bool{}}
+}
+
+// Serve accepts connections on l, whose clients are recorded as client, until
+// ctx is done or l fails. It closes l, ends its sessions and returns when all
+// their goroutines have ended. Several listeners may be served at once; sessions
+// are numbered over all of them in accept order.
+func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	stop := onDone(ctx, func() { l.Close() })
+	defer func() {
+		stop()
+		l.Close()
+		cancel()
+		wg.Wait()
+	}()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("accept on %s: %w", l.Addr(), err)
+		}
+		s := newSession(p, int(p.sessions.Add(1)), client, c)
+		wg.Go(func() { s.run(ctx) })
+	}
+}
+
+// OpenGate opens a gate that steps of faults wait for, now and for good.
+func (p *Proxy) OpenGate(name string) {
+	ch := p.gate(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.open[name] {
+		p.open[name] = true
+		close(ch)
+	}
+}
+
+func (p *Proxy) gate(name string) chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gates[name] == nil {
+		p.gates[name] = make(chan struct{})
+	}
+	return p.gates[name]
+}
+
+// count numbers a frame of a session, over all sessions and within its own.
+func (p *Proxy) count(dir frames.Direction, op string, session int) (nth, sessionNth int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all, own := frameKey{dir, op, 0}, frameKey{dir, op, session}
+	p.nth[all]++
+	p.nth[own]++
+	return p.nth[all], p.nth[own]
+}
