@@ -1,0 +1,68 @@
+package server
+
+import "sync"
+
+// OutboxLimit is the most bytes of answers that may wait to be written to one
+// connection. A client that lets more pile up is reset.
+const OutboxLimit = 256 << 10
+
+// outbox is the queue between the table, which must never wait, and the one
+// writer of a connection.
+type outbox struct {
+	wake     chan struct{} // there is something to take, or the end
+	overflow chan struct{} // closed when the limit is passed
+
+	mu    sync.Mutex
+	buf   []byte
+	ended bool // takes no more
+}
+
+func newOutbox() *outbox {
+	return &outbox{wake: make(chan struct{}, 1), overflow: make(chan struct{})}
+}
+
+// put lets add append one frame. It is false if add is; an outbox that has ended
+// loses the frame.
+func (o *outbox) put(add func([]byte) ([]byte, bool)) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return true
+	}
+	buf, ok := add(o.buf)
+	if !ok {
+		return false
+	}
+	if len(buf) > OutboxLimit {
+		o.buf, o.ended = nil, true
+		close(o.overflow)
+		return true
+	}
+	o.buf = buf
+	o.signal()
+	return true
+}
+
+// end lets the writer finish what is there and stop.
+func (o *outbox) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	o.signal()
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what waits, leaving spare in its place, and whether nothing more
+// will come.
+func (o *outbox) take(spare []byte) (batch []byte, last bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	batch, o.buf = o.buf, spare[:0]
+	return batch, o.ended
+}
