@@ -8,34 +8,37 @@ import (
 // A Piece is a run of input bytes that belongs to one frame.
 type Piece struct {
 	Kind  Kind
+	First bool   // Data starts the frame, or the opaque run
+	Last  bool   // Data ends the frame; never set when Kind is Opaque
 	Shape *Shape // nil when Kind is Opaque
 	Seq   uint64 // number of the frame on this link, from 0
-	Off   int    // offset in the frame of the first byte of Data
+	Off   int    // offset in the frame, or in the opaque run, of the first byte of Data
 	Data  []byte // aliases the input
-	First bool   // Data starts the frame
-	Last  bool   // Data ends the frame
 	// Whole is the whole frame when Last is set. It aliases the input or the
 	// decoder, and is valid until the next call of Next.
 	Whole []byte
 }
 
-// maxFrame bounds one frame, and with it a decoder's memory.
-const maxFrame = 1024
+// maxFrame bounds one frame, and with it a decoder's memory: op, fields, tail
+// and newline at the limits of ParseGrammar.
+const maxFrame = 1 + 8*maxFields + maxTail + 1
 
 // Decoder splits one direction of a connection into frames. However the input
 // is cut into reads, the same frames come out, and the bytes of all pieces in
 // order are the input. A decoder never fails: input that cannot be decoded
-// turns the rest of the link opaque, and Err says why.
+// turns the rest of the link opaque, and Err says why. Nothing is allocated
+// while frames are decoded.
 //
 // The zero value is not ready; use Grammar.Decoder.
 type Decoder struct {
-	g       *Grammar
+	ready   bool // at a frame boundary behind the preface
 	dir     Direction
-	preface int    // preface lines still to come are lines[preface:]
+	g       *Grammar
 	shape   *Shape // of the frame under way
-	off     int    // bytes of it seen so far
+	off     int    // bytes of it seen so far; of the opaque run once err is set
 	seq     uint64
 	total   uint64 // bytes seen on the link
+	preface int    // preface lines still to come are lines[preface:]
 	err     error
 	buf     [maxFrame]byte
 }
@@ -51,6 +54,7 @@ func (g *Grammar) Decoder(dir Direction) *Decoder {
 func (d *Decoder) Reset(g *Grammar, dir Direction) {
 	d.g, d.dir, d.preface, d.shape, d.off = g, dir, 0, nil, 0
 	d.seq, d.total, d.err = 0, 0, nil
+	d.ready = len(g.prefaces[dir]) == 0
 }
 
 // Err says why the link went opaque, with op, frame number and byte offset on
@@ -67,43 +71,76 @@ func (d *Decoder) Pending() (*Shape, []byte) {
 }
 
 // Next takes the longest prefix of p that lies in one frame and returns it with
-// what remains of p. p must not be empty; the piece never is.
-func (d *Decoder) Next(p []byte) (Piece, []byte) {
+// what remains of p. The piece is empty only if p is.
+func (d *Decoder) Next(p []byte) (pc Piece, rest []byte) {
+	// A whole message in one read is nearly every call, so it has its own short
+	// way; begin and resume decide the same, step by step.
+	if d.ready && len(p) > 0 {
+		s := d.g.ops[d.dir][p[0]]
+		if s != nil && len(p) > s.Header {
+			i := bytes.IndexByte(p[s.Header:min(len(p), s.Header+s.Limit+1)], '\n')
+			if i >= 0 {
+				n := s.Header + i + 1
+				pc.Kind, pc.First, pc.Last = s.Kind, true, true
+				pc.Shape, pc.Seq = s, d.seq
+				pc.Data, pc.Whole = p[:n], p[:n]
+				d.seq++
+				d.total += uint64(n)
+				return pc, p[n:]
+			}
+		}
+	}
+	return d.resume(p)
+}
+
+// resume is Next wherever the decoder stands.
+func (d *Decoder) resume(p []byte) (Piece, []byte) {
+	if len(p) == 0 {
+		return Piece{}, nil
+	}
 	if d.err == nil && d.shape == nil {
 		d.begin(p[0])
 	}
 	if d.err != nil {
-		pc := Piece{Kind: Opaque, Seq: d.seq, Off: d.off, Data: p, First: d.off == 0}
-		d.off += len(p)
-		d.total += uint64(len(p))
-		return pc, nil
+		return d.opaque(p), nil
 	}
 	s := d.shape
 	n, last := d.span(p)
 	if n == 0 {
 		d.fail(fmt.Errorf("text of %s %s is over the limit of %d bytes", d.dir, s.Op, s.Limit))
-		return d.Next(p)
+		return d.opaque(p), nil
 	}
-	pc := Piece{Kind: s.Kind, Shape: s, Seq: d.seq, Off: d.off, Data: p[:n], First: d.off == 0, Last: last}
+	pc := Piece{Kind: s.Kind, First: d.off == 0, Last: last, Shape: s, Seq: d.seq, Off: d.off, Data: p[:n]}
 	d.total += uint64(n)
-	switch {
-	case last && pc.First:
+	if last && pc.First {
 		pc.Whole = pc.Data
-	case last:
-		copy(d.buf[d.off:], p[:n])
-		pc.Whole = d.buf[:d.off+n]
-	default:
+	} else {
 		copy(d.buf[d.off:], p[:n])
 		d.off += n
+	}
+	if !last {
 		return pc, p[n:]
+	}
+	if !pc.First {
+		pc.Whole = d.buf[:d.off]
 	}
 	d.shape, d.off = nil, 0
 	d.seq++
+	d.ready = d.preface == len(d.g.prefaces[d.dir])
 	return pc, p[n:]
+}
+
+// opaque takes all of p.
+func (d *Decoder) opaque(p []byte) Piece {
+	pc := Piece{Kind: Opaque, First: d.off == 0, Seq: d.seq, Off: d.off, Data: p}
+	d.off += len(p)
+	d.total += uint64(len(p))
+	return pc
 }
 
 // begin sets the shape of the frame that starts with b.
 func (d *Decoder) begin(b byte) {
+	d.ready = false
 	if lines := d.g.prefaces[d.dir]; d.preface < len(lines) {
 		d.shape = lines[d.preface]
 		d.preface++
@@ -136,11 +173,12 @@ func (d *Decoder) span(p []byte) (n int, last bool) {
 	return len(p), false
 }
 
-// fail turns the link opaque from the byte at hand on.
+// fail turns the link opaque from the byte at hand on. A frame that began but
+// went over its limit keeps its number; the opaque run has the next.
 func (d *Decoder) fail(err error) {
 	d.err = fmt.Errorf("%w: frame %d, byte %d of the link", err, d.seq, d.total)
 	if d.off > 0 {
 		d.seq++
 	}
-	d.shape, d.off = nil, 0
+	d.shape, d.off, d.ready = nil, 0, false
 }

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -88,16 +89,16 @@ type grammarFile struct {
 	TailLimit int                 `toml:"tail_limit"`
 	Tails     map[string]tailFile `toml:"tails"`
 	Preface   []struct {
-		Dir   Direction `toml:"dir"`
-		Op    string    `toml:"op"`
-		Limit int       `toml:"limit"`
+		Dir   string `toml:"dir"`
+		Op    string `toml:"op"`
+		Limit int    `toml:"limit"`
 	} `toml:"preface"`
 	Frame []struct {
-		Dir    Direction `toml:"dir"`
-		Op     string    `toml:"op"`
-		Name   string    `toml:"name"`
-		Fields []string  `toml:"fields"`
-		Tail   string    `toml:"tail"`
+		Dir    string   `toml:"dir"`
+		Op     string   `toml:"op"`
+		Name   string   `toml:"name"`
+		Fields []string `toml:"fields"`
+		Tail   string   `toml:"tail"`
 	} `toml:"frame"`
 }
 
@@ -107,9 +108,22 @@ type tailFile struct {
 	Without string `toml:"without"`
 }
 
-// ParseGrammar reads a grammar table. All problems are reported together, each
-// with the file name; unknown keys are errors.
+// Limits of a grammar table.
+const (
+	maxTable  = 64 << 10 // bytes of the file
+	maxTail   = 512      // bytes of a tail or a preface line
+	maxFields = 16       // fixed fields of a frame
+)
+
+// ParseGrammar reads a grammar table of at most 64 KiB; tails and preface lines
+// are at most 512 bytes, a frame has at most 16 fixed fields. A file that is not
+// TOML, or has a value of the wrong type, is one error with its line; all other
+// problems are reported together, each with the file name. Unknown keys are
+// errors.
 func ParseGrammar(file string, data []byte) (*Grammar, error) {
+	if len(data) > maxTable {
+		return nil, fmt.Errorf("%s: table has %d bytes, over %d", file, len(data), maxTable)
+	}
 	var f grammarFile
 	md, err := toml.Decode(string(data), &f)
 	if err != nil {
@@ -145,14 +159,27 @@ func (b *builder) head() {
 	if b.f.Name == "" {
 		b.bad("name is missing")
 	}
-	if b.f.TailLimit < 1 || b.f.TailLimit > 512 {
-		b.bad("tail_limit is %d, not 1 to 512", b.f.TailLimit)
+	if b.f.TailLimit < 1 || b.f.TailLimit > maxTail {
+		b.bad("tail_limit is %d, not 1 to %d", b.f.TailLimit, maxTail)
 	}
-	for name, t := range b.f.Tails {
+	for _, name := range slices.Sorted(maps.Keys(b.f.Tails)) {
+		t := b.f.Tails[name]
 		if t.Min < 0 || t.Max < t.Min || t.Max > b.f.TailLimit {
 			b.bad("tails.%s: min %d and max %d do not fit 0 ≤ min ≤ max ≤ tail_limit %d", name, t.Min, t.Max, b.f.TailLimit)
 		}
+		if strings.ContainsFunc(t.Without, func(r rune) bool { return r > '~' }) {
+			b.bad("tails.%s: without %q is not ASCII", name, t.Without)
+		}
 	}
+}
+
+// dir reads the direction of a row, which is called what in an error.
+func (b *builder) dir(what, dir string) (Direction, bool) {
+	d, err := ParseDirection(dir)
+	if err != nil {
+		b.bad("%s: %v", what, err)
+	}
+	return d, err == nil
 }
 
 func (b *builder) add(s *Shape) {
@@ -165,57 +192,61 @@ func (b *builder) add(s *Shape) {
 
 func (b *builder) lines() {
 	for i, p := range b.f.Preface {
-		if len(p.Op) < 2 || p.Op == OpKeepAlive {
-			b.bad("preface %d: op %q must be a word", i+1, p.Op)
+		if len(p.Op) < 2 || strings.Trim(p.Op, "abcdefghijklmnopqrstuvwxyz") != "" || p.Op == OpKeepAlive {
+			b.bad("preface %d: op %q is not a word of lower-case letters, or is taken", i+1, p.Op)
+		}
+		if p.Limit < 1 || p.Limit > maxTail {
+			b.bad("preface %d: limit is %d, not 1 to %d", i+1, p.Limit, maxTail)
+		}
+		dir, ok := b.dir(fmt.Sprintf("preface %d", i+1), p.Dir)
+		if !ok {
 			continue
 		}
-		if p.Limit < 1 || p.Limit > maxFrame/2 {
-			b.bad("preface %s: limit is %d, not 1 to %d", p.Op, p.Limit, maxFrame/2)
-			continue
-		}
-		s := &Shape{Kind: Preface, Dir: p.Dir, Op: p.Op, Name: p.Op, Limit: p.Limit, Tail: Tail{Name: "line", Max: p.Limit}}
+		s := &Shape{Kind: Preface, Dir: dir, Op: p.Op, Name: p.Op, Limit: p.Limit, Tail: Tail{Name: "line", Max: p.Limit}}
 		b.add(s)
-		b.g.prefaces[p.Dir] = append(b.g.prefaces[p.Dir], s)
+		b.g.prefaces[dir] = append(b.g.prefaces[dir], s)
 	}
 }
 
 func (b *builder) frames() {
 	for i, r := range b.f.Frame {
+		dir, ok := b.dir(fmt.Sprintf("frame %d", i+1), r.Dir)
 		if len(r.Op) != 1 || r.Op[0] <= ' ' || r.Op[0] > '~' {
 			b.bad("frame %d: op %q is not one printable ASCII character", i+1, r.Op)
-			continue
+			ok = false
 		}
-		t, ok := b.f.Tails[r.Tail]
-		if !ok {
-			b.bad("frame %s %s: there is no [tails.%s]", r.Dir, r.Op, r.Tail)
-			continue
+		t, known := b.f.Tails[r.Tail]
+		if !known {
+			b.bad("frame %d: there is no [tails.%s]", i+1, r.Tail)
 		}
 		s := &Shape{
-			Kind: Message, Dir: r.Dir, Op: r.Op, Name: r.Name, Header: 1, Limit: b.f.TailLimit,
+			Kind: Message, Dir: dir, Op: r.Op, Name: r.Name, Header: 1, Limit: b.f.TailLimit,
 			Tail: Tail{Name: r.Tail, Min: t.Min, Max: t.Max, Without: t.Without},
 		}
 		for _, spec := range r.Fields {
-			b.field(s, spec)
+			b.field(i, s, spec)
 		}
-		b.add(s)
-		b.g.ops[r.Dir][r.Op[0]] = s
+		if ok {
+			b.add(s)
+			b.g.ops[dir][r.Op[0]] = s
+		}
 	}
 }
 
-func (b *builder) field(s *Shape, spec string) {
+func (b *builder) field(row int, s *Shape, spec string) {
 	sizes := map[string]int{"u8": 1, "u16": 2, "u32": 4, "u64": 8}
 	name, typ, _ := strings.Cut(spec, ":")
 	size, ok := sizes[typ]
 	if !ok || name == "" {
-		b.bad("frame %s %s: field %q is not name:u8, u16, u32 or u64", s.Dir, s.Op, spec)
+		b.bad("frame %d: field %q is not name:u8, u16, u32 or u64", row+1, spec)
 		return
 	}
 	if _, dup := s.Field(name); dup {
-		b.bad("frame %s %s: field %s is there twice", s.Dir, s.Op, name)
+		b.bad("frame %d: field %s is there twice", row+1, name)
 		return
 	}
-	if len(s.Fields) == 16 {
-		b.bad("frame %s %s: more than 16 fields", s.Dir, s.Op)
+	if len(s.Fields) == maxFields {
+		b.bad("frame %d: more than %d fields", row+1, maxFields)
 		return
 	}
 	s.Fields = append(s.Fields, Field{Name: name, Offset: s.Header, Size: size})
