@@ -110,16 +110,16 @@ type tailFile struct {
 
 // Limits of a grammar table.
 const (
-	maxTable  = 64 << 10 // bytes of the file
+	maxTable  = 16 << 10 // bytes of the file; the TOML reader is quadratic in nested keys
 	maxTail   = 512      // bytes of a tail or a preface line
 	maxFields = 16       // fixed fields of a frame
 )
 
-// ParseGrammar reads a grammar table of at most 64 KiB; tails and preface lines
+// ParseGrammar reads a grammar table of at most 16 KiB; tails and preface lines
 // are at most 512 bytes, a frame has at most 16 fixed fields. A file that is not
-// TOML, or has a value of the wrong type, is one error with its line; all other
-// problems are reported together, each with the file name. Unknown keys are
-// errors.
+// TOML, or has a value of the wrong type, is one error with the place that the
+// TOML reader gives; all other problems are reported together, each with the
+// file name. Unknown keys are errors.
 func ParseGrammar(file string, data []byte) (*Grammar, error) {
 	if len(data) > maxTable {
 		return nil, fmt.Errorf("%s: table has %d bytes, over %d", file, len(data), maxTable)

@@ -2,10 +2,15 @@ package frames_test
 
 import (
 	"bytes"
-	"testing"
 
 	"tornwire/frames"
 )
+
+// failer is what *testing.T and *rapid.T have in common.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
 
 // seen is a frame as a decoder gave it.
 type seen struct {
@@ -39,7 +44,7 @@ func (a transcript) equal(b transcript) bool {
 
 // tracer feeds a decoder and holds every piece against what went before.
 type tracer struct {
-	tb  testing.TB
+	tb  failer
 	d   *frames.Decoder
 	dir frames.Direction
 	tr  transcript
@@ -48,13 +53,13 @@ type tracer struct {
 	op  int    // bytes of the opaque run
 }
 
-func trace(tb testing.TB, g *frames.Grammar, dir frames.Direction) *tracer {
+func trace(tb failer, g *frames.Grammar, dir frames.Direction) *tracer {
 	return &tracer{tb: tb, d: g.Decoder(dir), dir: dir, tr: transcript{opaqueAt: -1}}
 }
 
 // decode gives the transcript of input, read in the given sizes, round and
 // round; without sizes it is one read.
-func decode(tb testing.TB, g *frames.Grammar, dir frames.Direction, input []byte, sizes ...int) transcript {
+func decode(tb failer, g *frames.Grammar, dir frames.Direction, input []byte, sizes ...int) transcript {
 	tb.Helper()
 	t := trace(tb, g, dir)
 	for i := 0; len(input) > 0; i++ {
