@@ -1,0 +1,162 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// pool is a set of sessions with its own pacing. Acquires have one and the
+// lane has one, so that neither can starve the other.
+type pool struct {
+	free     int // a session with less load is taken before another is dialled
+	share    int // a session with this load takes no more
+	total    int // most sessions, opening ones included
+	each     int // most sessions to one address
+	sessions []*session
+	opening  map[string]int
+	pacers   map[string]*pacer
+}
+
+func newPool(free, share, total, each int) *pool {
+	return &pool{free: free, share: share, total: total, each: each, opening: map[string]int{}, pacers: map[string]*pacer{}}
+}
+
+func (p *pool) pacer(addr string) *pacer {
+	pc := p.pacers[addr]
+	if pc == nil {
+		pc = &pacer{}
+		p.pacers[addr] = pc
+	}
+	return pc
+}
+
+// opened ends an opening that choose began.
+func (p *pool) opened(addr string) {
+	if p.opening[addr]--; p.opening[addr] == 0 {
+		delete(p.opening, addr)
+	}
+}
+
+// room tells whether one more session to addr is allowed.
+func (p *pool) room(addr string) bool {
+	n, all := p.opening[addr], len(p.sessions)
+	for _, k := range p.opening {
+		all += k
+	}
+	for _, s := range p.sessions {
+		if s.addr == addr {
+			n++
+		}
+	}
+	return all < p.total && n < p.each
+}
+
+// least finds the session with the smallest load under limit that can take r,
+// to addr only unless that is empty.
+func (p *pool) least(r *request, addr string, limit int) *session {
+	var best *session
+	for _, s := range p.sessions {
+		if s.load < limit && (addr == "" || s.addr == addr) && s.takes(r) && (best == nil || s.load < best.load) {
+			best = s
+		}
+	}
+	return best
+}
+
+// get finds or opens a session for r and counts r into its load; the caller
+// must put it back. prefer is the address to try first; empty means the leader,
+// if one was named. Opening goes on to other addresses, with pauses, until ctx
+// ends: nothing of r has been sent yet (spec/ticketing.md §3.2).
+func (c *Client) get(ctx context.Context, p *pool, r *request, prefer string) (*session, error) {
+	var last error
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return nil, errors.Join(err, last)
+		}
+		c.mu.Lock()
+		s, addr, at := c.choose(p, r, prefer, time.Now())
+		changed := c.changed
+		c.mu.Unlock()
+		switch {
+		case s != nil:
+			return s, nil
+		case addr == "":
+			pause(ctx, changed, at)
+			continue
+		}
+		s, err := c.openSession(ctx, p, addr)
+		if err == nil {
+			return s, nil
+		}
+		last, prefer = err, ""
+	}
+}
+
+// choose returns a session, or an address to dial now, or when to look again
+// (zero: only when something changes).
+func (c *Client) choose(p *pool, r *request, prefer string, now time.Time) (*session, string, time.Time) {
+	if prefer == "" {
+		prefer = c.hint
+	}
+	if s := p.least(r, prefer, p.free); s != nil {
+		return s.take(), "", time.Time{}
+	}
+	dial := func(addr string) (*session, string, time.Time) {
+		p.pacer(addr).take(now)
+		p.opening[addr]++
+		return nil, addr, time.Time{}
+	}
+	if prefer != "" {
+		if p.room(prefer) && !p.pacer(prefer).ready().After(now) {
+			return dial(prefer)
+		}
+		if s := p.least(r, "", p.free); s != nil {
+			return s.take(), "", time.Time{}
+		}
+	}
+	var at time.Time
+	for i := range c.cfg.Addresses {
+		addr := c.cfg.Addresses[(c.cursor+i)%len(c.cfg.Addresses)]
+		if !p.room(addr) {
+			continue
+		}
+		ready := p.pacer(addr).ready()
+		if !ready.After(now) {
+			return dial(addr)
+		}
+		if at.IsZero() || ready.Before(at) {
+			at = ready
+		}
+	}
+	if s := p.least(r, "", p.share); s != nil {
+		return s.take(), "", time.Time{}
+	}
+	return nil, "", at
+}
+
+// put takes a request that is over out of the session's load.
+func (c *Client) put(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.load--; s.load == 0 && !s.ended {
+		s.lastUse = time.Now()
+		s.idle.Reset(idleLimit)
+	}
+	c.wake()
+}
+
+// pause waits until ctx ends, something changes, or at (if it is set).
+func pause(ctx context.Context, changed <-chan struct{}, at time.Time) {
+	var alarm <-chan time.Time
+	if !at.IsZero() {
+		t := time.NewTimer(time.Until(at))
+		defer t.Stop()
+		alarm = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	case <-alarm:
+	}
+}
