@@ -97,6 +97,8 @@ func TestResetAfter(t *testing.T) {
 		mustReadAll(t, b, "abcde", syscall.ECONNRESET)
 		mustReadAll(t, a, "for a", syscall.ECONNRESET) // both ends are reset, and keep what had arrived
 		(<-startWrite(b, []byte("x"))).want(t, 0, syscall.ECONNRESET)
+		must(t, a.Close())
+		mustReadAll(t, b, "", syscall.ECONNRESET) // a close after a reset sends nothing
 	})
 }
 
@@ -358,5 +360,29 @@ func TestBacklog(t *testing.T) {
 		synctest.Wait()
 		must(t, l.Close())
 		wantOpError(t, <-waiting, "dial", syscall.ECONNREFUSED)
+	})
+}
+
+// TestBacklogPromised: a dial that is still being set up has its place in the backlog.
+func TestBacklogPromised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held := make(chan struct{})
+		n := New(Options{Backlog: 1, OnConn: func(_, _ *Conn) { <-held }})
+		l, err := n.Listen("tcp", ":0")
+		must(t, err)
+		dial := func(ctx context.Context) <-chan error {
+			return start(func() error {
+				_, err := n.Dial(ctx, "tcp", l.Addr().String())
+				return err
+			})
+		}
+		first := dial(t.Context())
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		wantOpError(t, <-dial(ctx), "dial", context.DeadlineExceeded)
+		must(t, l.Close())
+		close(held)
+		wantOpError(t, <-first, "dial", syscall.ECONNREFUSED) // the listener went meanwhile
 	})
 }

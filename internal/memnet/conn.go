@@ -250,7 +250,7 @@ func (c *Conn) finish() {
 
 // abort is the arrival of a reset.
 func (c *Conn) abort() {
-	if c.closed || c.reset != 0 {
+	if c.closed {
 		return
 	}
 	c.reset = syscall.ECONNRESET
