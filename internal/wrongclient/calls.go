@@ -113,7 +113,9 @@ func (c *client) Acquire(parent context.Context, key string, wait, lease time.Du
 		}
 		switch fate, outcome := c.defect.unanswered(a.end); fate {
 		case again:
-			k.owner = c.defect.nextOwner(k.owner)
+			if c.hasOwner {
+				k.owner = c.defect.nextOwner(k.owner)
+			}
 		case hang:
 			<-base.Done()
 			return c.result(k, indeterminate, a.end.text)
