@@ -1,0 +1,96 @@
+package checker
+
+import (
+	"fmt"
+	"slices"
+
+	"tornwire/frames"
+)
+
+// noResend stands on P1 and P2: the owner of the first A was received whole, so it
+// was possibly sent, and the second names it again. A same-owner A after one of
+// which no byte came leaves a single frame in W, and is no finding. Another key or
+// lease makes it another call's A, which is for owner-fresh. Two clients may count
+// their owners alike.
+func noResend(j *judge) {
+	for i, b := range j.attempts {
+		if !b.hasOwner {
+			continue
+		}
+		j.checked()
+		k := slices.IndexFunc(j.attempts[:i], func(a *attempt) bool { return resends(a, b) })
+		if k < 0 {
+			continue
+		}
+		a := j.attempts[k]
+		s := scene{call: b.only(), frame: b.wireFrame, offset: len(b.data), at: b.first().ord, others: a.calls}
+		j.find(Contract, Certain, fmt.Sprintf("client %s sent %s on session %d with owner %d although %d bytes of %s with the same owner had been received on session %d",
+			b.client, b.ref, b.session, b.owner, a.crossed(b.first().ord), a.ref, a.session), j.evidence(s))
+	}
+}
+
+func resends(a, b *attempt) bool {
+	if a.client != b.client || !a.hasOwner || a.owner != b.owner {
+		return false
+	}
+	ta, wa := a.tail()
+	tb, wb := b.tail()
+	if wa && wb && ta != tb {
+		return false
+	}
+	la, _, _ := a.field(fieldLease)
+	lb, _, _ := b.field(fieldLease)
+	return la == lb
+}
+
+// oneAttempt stands on P1 and P2: there are more A frames, each with at least one
+// byte received, than calls that can have sent them. Calls that ended a moment ago
+// count as possible senders too. Where several calls are running the blame could
+// not be placed, so it is not judged. Without calls in the history there is
+// nothing to count (P13).
+func oneAttempt(j *judge) {
+	index := map[*call]int{}
+	for i, c := range j.calls {
+		index[c] = i
+	}
+	candidates := make([][]int, len(j.attempts))
+	for i, a := range j.attempts {
+		if len(a.calls) == 0 || j.opaque(a) {
+			continue
+		}
+		for _, c := range a.calls {
+			candidates[i] = append(candidates[i], index[c])
+		}
+		if a.only() != nil {
+			j.checked()
+		}
+	}
+	sender := pairUp(candidates, len(j.calls))
+	for i, a := range j.attempts {
+		if sender[i] >= 0 || len(candidates[i]) == 0 {
+			continue
+		}
+		running := slices.DeleteFunc(slices.Clone(a.calls), func(c *call) bool { return c.result.before(a.first()) })
+		if len(running) > 1 {
+			continue
+		}
+		c := a.calls[len(a.calls)-1]
+		if len(running) == 1 {
+			c = running[0]
+		}
+		k := slices.IndexFunc(sender, func(n int) bool { return n == index[c] })
+		if k < 0 {
+			continue
+		}
+		earlier := j.attempts[k]
+		s := scene{call: c, frame: a.wireFrame, offset: len(a.data), at: a.first().ord}
+		j.find(Contract, Certain, fmt.Sprintf("call %d on key %q sent %s on session %d although %d bytes of %s on session %d had been received",
+			c.id, c.key, a.ref, a.session, earlier.crossed(a.first().ord), earlier.ref, earlier.session), j.evidence(s))
+	}
+}
+
+// opaque tells whether the session of an attempt had become unreadable before it.
+func (v *view) opaque(a *attempt) bool {
+	d := v.byID[a.session].link(frames.ClientToServer).in.dark
+	return d.before(a.first())
+}
