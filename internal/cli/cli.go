@@ -1,0 +1,115 @@
+// Package cli is the command line of tornwire: one file a command. It parses,
+// calls and prints; it decides nothing.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"tornwire/verify"
+)
+
+// version is set by the linker in released binaries.
+var version = ""
+
+// Version returns the version of this build.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
+}
+
+// Main runs the program and returns its exit code.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signalContext()
+	defer stop()
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var exit exitError
+	if err != nil && !errors.As(err, &exit) {
+		for _, line := range strings.Split(err.Error(), "\n") {
+			fmt.Fprintln(stderr, "tornwire: "+line)
+		}
+	}
+	var sig signalError
+	if errors.As(context.Cause(ctx), &sig) {
+		if n, ok := sig.sig.(syscall.Signal); ok {
+			return 128 + int(n)
+		}
+	}
+	return exitCode(err)
+}
+
+// signalContext is cancelled by the first SIGINT or SIGTERM; a second one ends
+// the program at once.
+func signalContext() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case s := <-ch:
+			signal.Stop(ch)
+			cancel(signalError{s})
+		case <-done:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(ch)
+		close(done)
+	}
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tornwire",
+		Short: "Tears the wire between lock clients and a lock server, and judges the clients",
+		Long: "tornwire tears the wire between a lock client and a lock server at every byte of every frame,\n" +
+			"and proves whether the client can be made to enter a critical section that it does not hold.",
+		Example:       "  tornwire verify\n  tornwire verify --dialect ticketing-v0 -- node adapters/saro-ticketing/adapter.mjs",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			var words []string
+			for _, c := range cmd.Commands() {
+				words = append(words, c.Name())
+			}
+			return usagef("there is no command %q%s; see tornwire --help", args[0], verify.DidYouMean(args[0], words))
+		},
+	}
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(verifyCommand(), listCommand(), explainCommand(), versionCommand())
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Prints the version", Example: "  tornwire version", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "tornwire "+Version())
+			return err
+		},
+	}
+}

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tornwire/checker"
+	"tornwire/faults"
+	"tornwire/frames"
+	"tornwire/verify"
+)
+
+func explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain ID", Short: "Explains a rule, fault, workload or case in plain words",
+		Example: "  tornwire explain one-attempt\n  tornwire explain ticketing/single/s2c.A.1@25:truncate-fin",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("explain takes one id of a rule, fault, workload or case")
+			}
+			text, err := explain(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+}
+
+func explain(id string) (string, error) {
+	if r, ok := checker.RuleByID(id); ok {
+		return explainRule(r), nil
+	}
+	if t, ok := faults.ByID(id); ok {
+		return explainFault(t), nil
+	}
+	if w, ok := verify.WorkloadByID(id); ok {
+		return explainWorkload(w), nil
+	}
+	if strings.Contains(id, "/") {
+		return explainCase(id)
+	}
+	var words []string
+	for _, r := range checker.Rules() {
+		words = append(words, r.ID)
+	}
+	for _, w := range verify.Workloads() {
+		words = append(words, w.ID)
+	}
+	for _, t := range faults.All() {
+		words = append(words, t.ID)
+	}
+	return "", usagef("there is no rule, fault or workload %q%s; tornwire list shows them", id, verify.DidYouMean(id, words))
+}
+
+func explainRule(r checker.Rule) string {
+	return fmt.Sprintf("%s: %s rule about the %s\n%s\nsource: %s\ncertain: %s\nprovoked: %s\nexample: tornwire verify --rule %s\n",
+		r.ID, r.Severity, r.Side, r.Sentence, r.Source, r.Certain, r.Provoked, r.ID)
+}
+
+func explainFault(t *faults.Type) string {
+	s := fmt.Sprintf("%s: %s fault, family %s\n%s\noffsets: @%s of a frame of n bytes; k bytes pass before it acts\n",
+		t.ID, t.Class, t.Family, t.Sentence, t.Range)
+	if args := t.ArgsText(); args != "" {
+		s += "arguments: " + args + "\n"
+	}
+	return s + fmt.Sprintf("source: spec/faults.md\nexample: tornwire verify --fault %s\n", t.ID)
+}
+
+func explainWorkload(w *verify.Workload) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: workload, %s\n%s\n", w.ID, dialectsOf(w), w.Sentence)
+	for _, name := range frames.Names() {
+		if !w.Knows(name) || w.Exchange == nil {
+			continue
+		}
+		fmt.Fprintf(&b, "exchange in %s:", name)
+		for _, x := range w.Exchange(frames.MustBuiltin(name)) {
+			fmt.Fprintf(&b, " %s (%d bytes)", x.Frame, x.Size)
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "example: tornwire verify --workload %s\n", w.ID)
+	return b.String()
+}
+
+func explainCase(s string) (string, error) {
+	p, err := verify.NewPlan(verify.Options{Cases: []string{s}})
+	if err != nil {
+		return "", err
+	}
+	c := p.Cases[0]
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nworkload %s: %s\n", c.ID, c.Workload.ID, c.Workload.Sentence)
+	if t, ok := faults.ByID(c.ID.Fault); ok {
+		fmt.Fprintf(&b, "fault %s on %s (%d bytes) with k = %d: %s\n", t.ID, c.ID.Frame, c.Size, c.ID.Offset, t.Sentence)
+	} else {
+		b.WriteString("without a fault\n")
+	}
+	fmt.Fprintf(&b, "example: tornwire verify --case %s\n", c.ID)
+	return b.String(), nil
+}

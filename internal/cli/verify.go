@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tornwire/adapter/reference"
+	"tornwire/verify"
+)
+
+// verifyFlags are the flags of tornwire verify.
+type verifyFlags struct {
+	opts    verify.Options
+	format  string
+	reports []string
+	list    bool
+}
+
+func verifyCommand() *cobra.Command {
+	f := &verifyFlags{}
+	cmd := &cobra.Command{
+		Use:   "verify [flags] [-- ADAPTER...]",
+		Short: "Sweeps a client library through torn exchanges and gives a verdict",
+		Long: "verify drives a client library through an adapter (see adapters/README.md) against the embedded lock server,\n" +
+			"tears the wire at every byte of every frame, and judges what the client then says and does.\n" +
+			"Without an adapter it verifies the built-in reference client, under --profile official.\n\n" +
+			"Exit codes: 0 safe (or non-strict without --strict), 1 unsafe or nonconforming, 2 inconclusive, 3 non-strict\n" +
+			"under --strict, 64 usage, 69 adapter cannot be reached, 70 internal error.",
+		Example: "  tornwire verify\n" +
+			"  tornwire verify --workload single --fault truncate\n" +
+			"  tornwire verify --case ticketing/single/s2c.A.1@25:truncate-fin\n" +
+			"  tornwire verify --dialect ticketing-v0 --report json=report.json -- node adapters/saro-ticketing/adapter.mjs",
+		RunE: f.run,
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&f.opts.Dialect, "dialect", "", "dialect of the wire: ticketing or ticketing-v0 (default ticketing, or that of --case)")
+	fs.StringSliceVar(&f.opts.Workloads, "workload", nil, "workloads to run, comma-separated, or all (default all)")
+	fs.StringSliceVar(&f.opts.Faults, "fault", nil, "faults to inject, ids or families, comma-separated; none: the runs without a fault (default all)")
+	fs.StringSliceVar(&f.opts.Rules, "rule", nil, "rules to judge, comma-separated, or all (default all)")
+	fs.StringArrayVar(&f.opts.Cases, "case", nil, "run this case only; repeatable")
+	fs.Uint64Var(&f.opts.Seed, "seed", verify.DefaultSeed, "seed of everything random")
+	fs.IntVar(&f.opts.Parallel, "parallel", 0, fmt.Sprintf("cases in flight, 1 to %d (default: from the descriptor limit, at most 256)", verify.MaxParallel))
+	fs.DurationVar(&f.opts.Timeout, "timeout", verify.DefaultTimeout, "time limit of one case, 1s to 1h")
+	fs.StringVar(&f.opts.Profile, "profile", "", "any or official: whether clauses for official clients are held against this one (default any; official without an adapter)")
+	fs.BoolVar(&f.opts.Strict, "strict", false, "a non-strict verdict has exit code 3")
+	fs.BoolVar(&f.opts.FailFast, "fail-fast", false, "stop at the first unsafe or nonconforming case")
+	fs.StringVar(&f.format, "format", "text", "what stdout gets: text or json")
+	fs.StringArrayVar(&f.reports, "report", nil, "write a report: json=FILE; repeatable")
+	fs.BoolVar(&f.list, "list", false, "print the ids of the selected cases and run nothing")
+	return cmd
+}
+
+// run checks the whole command line before anything starts.
+func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case dash < 0 && len(args) > 0 || dash > 0:
+		return usagef("unexpected argument %q: the adapter's command goes behind --", args[0])
+	case dash == 0 && len(args) == 0:
+		return usagef("there is no adapter command behind --")
+	}
+	if cmd.Flags().Changed("parallel") && f.opts.Parallel < 1 {
+		return usagef("--parallel is %d, not 1 to %d", f.opts.Parallel, verify.MaxParallel)
+	}
+	if cmd.Flags().Changed("timeout") && f.opts.Timeout == 0 {
+		return usagef("--timeout is 0s, not 1s to 1h")
+	}
+	if f.format != "text" && f.format != "json" {
+		return usagef("there is no format %q%s", f.format, verify.DidYouMean(f.format, []string{"text", "json"}))
+	}
+	files, err := reportFiles(f.reports)
+	if err != nil {
+		return err
+	}
+	f.opts.Command, f.opts.Version = args, Version()
+	if len(args) > 0 {
+		f.opts.Start = verify.Command(args...)
+	} else {
+		f.opts.Start = verify.Library(reference.Library())
+		if f.opts.Profile == "" {
+			f.opts.Profile = "official"
+		}
+	}
+	plan, err := verify.NewPlan(f.opts)
+	if err != nil {
+		return err
+	}
+	if f.list {
+		return listCases(cmd.OutOrStdout(), plan)
+	}
+	bar := newProgress(cmd.ErrOrStderr())
+	report := verify.Run(cmd.Context(), plan, bar.step)
+	bar.done()
+	return f.write(cmd.OutOrStdout(), report, files)
+}
+
+// write writes the reports; a verdict goes before a report that cannot be written.
+func (f *verifyFlags) write(stdout io.Writer, r *verify.Report, files []string) error {
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	data = append(data, '\n')
+	if f.format == "json" {
+		_, err = stdout.Write(data)
+	} else {
+		err = r.WriteText(stdout)
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot write to stdout: %w", err)
+	}
+	for _, name := range files {
+		if werr := os.WriteFile(name, data, 0o644); werr != nil && err == nil {
+			err = fmt.Errorf("cannot write the report: %w", werr)
+		}
+	}
+	if err != nil && r.ExitCode != verify.ExitUnsafe {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tornwire:", err)
+	}
+	if r.ExitCode != verify.ExitSafe {
+		return exitError{r.ExitCode}
+	}
+	return nil
+}
+
+// reportFiles checks the --report flags.
+func reportFiles(specs []string) ([]string, error) {
+	var files []string
+	for _, s := range specs {
+		format, file, ok := strings.Cut(s, "=")
+		switch {
+		case !ok || file == "":
+			return nil, usagef("--report %q is not of the form json=FILE", s)
+		case format != "json":
+			return nil, usagef("there is no report format %q%s; json=FILE is one", format, verify.DidYouMean(format, []string{"json"}))
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+func listCases(w io.Writer, p *verify.Plan) error {
+	if len(p.Cases) == 0 {
+		fmt.Fprintln(os.Stderr, "tornwire: no case matches the selection")
+		return exitError{verify.ExitInconclusive}
+	}
+	var b strings.Builder
+	for _, c := range p.Cases {
+		b.WriteString(c.ID.String() + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// quietEvery is how often progress is told where there is no terminal.
+const quietEvery = 10 * time.Second

@@ -1,0 +1,350 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tornwire/adapter"
+	"tornwire/faults"
+	"tornwire/frames"
+	"tornwire/history"
+	"tornwire/proxy"
+	"tornwire/server"
+)
+
+// Limits and times of a case.
+const (
+	// settleAfter is how long after a call's deadline its result is awaited
+	// (rule settles).
+	settleAfter = 5 * time.Second
+	// immediateLimit is the deadline of a call with wait 0 (spec/ticketing.md §3.8).
+	immediateLimit = 5 * time.Second
+	// releaseLimit is how long a release is awaited; without a result the case
+	// goes on.
+	releaseLimit = 6 * time.Second
+	// watchAfter is how long the wire is watched after a call that did not end
+	// acquired, or with a client that cannot close: a client that sends its
+	// request again behind the application's back does it then.
+	watchAfter = 250 * time.Millisecond
+	// closeLimit is how long the ends of a closed client's sessions are awaited.
+	closeLimit = time.Second
+	// fireLimit is how long a fault that has not fired when the workload is over
+	// is awaited.
+	fireLimit = time.Second
+)
+
+// address numbers the loopback addresses of this process. The second byte
+// depends on the process, so that two runs on one machine rarely share one.
+var address atomic.Uint32
+
+// nextAddress returns a loopback address that no other case of this process has.
+func nextAddress() string {
+	n := address.Add(1)
+	second := 16 + (uint32(os.Getpid())+n>>16)%200
+	return fmt.Sprintf("127.%d.%d.%d", second, n>>8&0xff, n&0xff)
+}
+
+// errUnsupported ends a case that the library has no way to do.
+type errUnsupported struct{ what, detail string }
+
+func (e *errUnsupported) Error() string {
+	return fmt.Sprintf("the adapter does not support %s: %s", e.what, e.detail)
+}
+
+// caseRun is one try of a case.
+type caseRun struct {
+	id      CaseID
+	conn    *adapterConn
+	rec     *history.Recorder
+	srv     *server.Server
+	px      *proxy.Proxy
+	grammar *frames.Grammar
+	addr    string
+	serial  uint64
+	began   time.Time
+
+	ctx    context.Context // of the case: done when it fails or is over
+	cancel context.CancelCauseFunc
+	netCtx context.Context // of its network: done when it is torn down
+	netEnd context.CancelFunc
+	wg     sync.WaitGroup
+
+	clients map[string]*caseClient
+
+	mu    sync.Mutex
+	calls []*call
+	top   map[string]uint64 // the resource: highest token seen, by key
+	watch bool              // a call ended other than acquired
+}
+
+// caseClient is a client of the library under test.
+type caseClient struct {
+	name    string // unique in the run
+	opened  bool
+	noClose bool
+}
+
+var serials atomic.Uint64
+
+// newCaseRun builds the network of a case: a lock server on an address of its
+// own, and a proxy with the case's fault in front of it.
+func newCaseRun(ctx context.Context, id CaseID, w *Workload, conn *adapterConn, seed uint64, limit time.Duration) (*caseRun, error) {
+	r := &caseRun{
+		id: id, conn: conn, rec: history.NewRecorder(), addr: nextAddress(), serial: serials.Add(1),
+		grammar: frames.MustBuiltin(id.Dialect), began: time.Now(),
+		clients: map[string]*caseClient{}, top: map[string]uint64{},
+	}
+	rules, err := rulesOf(id, w)
+	if err != nil {
+		return nil, err
+	}
+	h := fnv.New64a()
+	fmt.Fprint(h, id)
+	random := rand.New(rand.NewPCG(seed, h.Sum64()))
+	var rmu sync.Mutex
+	r.srv, err = server.New(server.Config{
+		Dialect: id.Dialect, FirstToken: w.FirstToken, OnEvent: r.tableEvent, ServerID: serverID,
+		Nonce: func() string {
+			rmu.Lock()
+			defer rmu.Unlock()
+			return fmt.Sprintf("%016x", random.Uint64())
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := r.listen()
+	if err != nil {
+		return nil, err
+	}
+	r.px = proxy.New(proxy.Config{Grammar: r.grammar, Upstream: l.Addr().String(), Rules: rules, Recorder: r.rec})
+	// The network outlives a cancelled case, so that it is torn down in order.
+	r.netCtx, r.netEnd = context.WithCancel(context.WithoutCancel(ctx))
+	tctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the case took over %s", limit))
+	r.ctx, r.cancel = context.WithCancelCause(tctx)
+	context.AfterFunc(r.ctx, stop)
+	r.wg.Go(func() { _ = r.srv.Serve(r.netCtx, l) })
+	return r, nil
+}
+
+// rulesOf returns the rule that puts the case's fault onto its frame.
+func rulesOf(id CaseID, w *Workload) (*faults.Set, error) {
+	if id.Fault == NoFault {
+		return nil, nil
+	}
+	t, ok := faults.ByID(id.Fault)
+	if !ok {
+		return nil, fmt.Errorf("no fault %q", id.Fault)
+	}
+	rule := faults.Rule{
+		ID: id.String(), Fault: t, At: id.Offset,
+		Trigger: faults.Trigger{Dir: id.Frame.Dir, Op: id.Frame.Op, Session: id.Frame.Session, Nth: id.Frame.Nth},
+	}
+	if id.Frame.Session > 0 || w.EachSession {
+		rule.Trigger.Nth, rule.Trigger.SessionNth = 0, id.Frame.Nth
+	}
+	if w.Own != nil {
+		rule.Args = w.Own.Args
+	}
+	return faults.NewSet(rule)
+}
+
+// listen opens a port on the case's address. Where the system has only one
+// loopback address, that one is used.
+func (r *caseRun) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp4", r.addr+":0")
+	if err != nil && r.addr != "127.0.0.1" {
+		if l2, err2 := net.Listen("tcp4", "127.0.0.1:0"); err2 == nil {
+			return l2, nil
+		}
+	}
+	return l, err
+}
+
+// tableEvent records what the server's table did.
+func (r *caseRun) tableEvent(e server.Event) {
+	r.rec.Add(history.Event{
+		Kind: history.Kind(e.Kind), Key: e.Key, Token: e.Token, HasToken: e.Token != 0,
+		Owner: e.Owner, HasOwner: e.HasOwner, Wait: e.Wait, Lease: e.Lease, Peer: e.Peer, How: e.How,
+	})
+}
+
+// fail ends the case; what it still does returns at once.
+func (r *caseRun) fail(err error) { r.cancel(err) }
+
+// over tells whether the case has failed.
+func (r *caseRun) over() bool { return r.ctx.Err() != nil }
+
+// ask sends a request with one answer within RequestLimit. It is false if the
+// case failed or the adapter answered with an error.
+func (r *caseRun) ask(req adapter.Request, want string, got func()) (ok bool, refused string) {
+	ctx, cancel := context.WithTimeoutCause(r.ctx, RequestLimit, &failure{
+		reason: fmt.Sprintf("the adapter did not answer %s within %s", req.Type, RequestLimit),
+	})
+	defer cancel()
+	var resp adapter.Response
+	err := r.conn.ask(ctx, req, []string{want, adapter.TypeError, adapter.TypeUnsupported}, func(a adapter.Response) {
+		resp = a
+		if a.Type == want && got != nil {
+			got()
+		}
+	})
+	if err != nil {
+		var f *failure
+		if errors.As(err, &f) && r.ctx.Err() == nil {
+			r.conn.fail(err)
+		}
+		r.fail(err)
+		return false, ""
+	}
+	switch resp.Type {
+	case adapter.TypeUnsupported:
+		r.fail(&errUnsupported{req.Type, resp.Detail})
+		return false, ""
+	case adapter.TypeError:
+		return false, resp.Detail
+	}
+	return true, ""
+}
+
+// open gives a client of the library a listener of its own and opens it. It is
+// false if the case cannot go on with that client.
+func (r *caseRun) open(name string) bool {
+	if r.over() {
+		return false
+	}
+	l, err := r.listen()
+	if err != nil {
+		r.fail(fmt.Errorf("cannot listen for client %s: %w", name, err))
+		return false
+	}
+	r.wg.Go(func() { _ = r.px.Serve(r.netCtx, l, name) })
+	c := &caseClient{name: fmt.Sprintf("%s-%d", name, r.serial)}
+	r.clients[name] = c
+	secret := ""
+	var refused string
+	c.opened, refused = r.ask(adapter.Request{
+		Type: adapter.TypeOpen, Client: c.name, Addresses: []string{l.Addr().String()}, Secret: &secret,
+	}, adapter.TypeOpenOK, func() { r.rec.Add(history.Event{Kind: history.ClientOpened, Client: name}) })
+	if refused != "" && r.id.Fault == NoFault {
+		r.fail(fmt.Errorf("open failed without a fault: %s", refused))
+	}
+	return c.opened
+}
+
+// close closes a client, and waits until its connections have ended, so that
+// nothing it sent lies unread.
+func (r *caseRun) close(name string) {
+	c := r.clients[name]
+	if c == nil || !c.opened || r.over() {
+		return
+	}
+	r.mu.Lock()
+	watch := r.watch
+	r.mu.Unlock()
+	if watch {
+		r.pause(watchAfter)
+	}
+	r.rec.Add(history.Event{Kind: history.CloseAsked, Client: name})
+	ctx, cancel := context.WithTimeout(r.ctx, RequestLimit)
+	defer cancel()
+	err := r.conn.ask(ctx, adapter.Request{Type: adapter.TypeClose, Client: c.name},
+		[]string{adapter.TypeCloseOK, adapter.TypeUnsupported, adapter.TypeError}, func(a adapter.Response) {
+			if a.Type == adapter.TypeCloseOK {
+				r.rec.Add(history.Event{Kind: history.ClientClosed, Client: name})
+			} else {
+				c.noClose = true
+			}
+		})
+	switch {
+	case err != nil && r.ctx.Err() == nil && c.noClose == false && ctx.Err() != nil:
+		err = &failure{reason: fmt.Sprintf("the adapter did not answer close within %s", RequestLimit)}
+		r.conn.fail(err)
+		r.fail(err)
+	case err != nil:
+		r.fail(err)
+	case c.noClose && !watch:
+		r.pause(watchAfter)
+	case !c.noClose:
+		r.until(closeLimit, func(ev []history.Event) bool { return allEnded(ev, name) })
+	}
+}
+
+// allEnded tells whether every session of a client has ended on the client's side.
+func allEnded(events []history.Event, client string) bool {
+	open := map[int]bool{}
+	for _, e := range events {
+		switch {
+		case e.Kind == history.SessionOpened && e.Client == client:
+			open[e.Session] = true
+		case e.Kind == history.EndSeen && e.Side == history.ClientSide:
+			delete(open, e.Session)
+		case e.Kind == history.EndSent && e.Side == history.ClientSide && e.How == history.RST:
+			delete(open, e.Session)
+		}
+	}
+	return len(open) == 0
+}
+
+// pause waits for a time, or until the case fails.
+func (r *caseRun) pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.ctx.Done():
+	}
+}
+
+// until waits until the record satisfies a condition, at most a time. It is
+// false if that did not happen.
+func (r *caseRun) until(limit time.Duration, cond func([]history.Event) bool) bool {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	for {
+		ev, more := r.rec.Events(0)
+		if cond(ev) {
+			return true
+		}
+		select {
+		case <-more:
+		case <-t.C:
+			return false
+		case <-r.ctx.Done():
+			return false
+		}
+	}
+}
+
+// fired tells whether the case's fault has acted.
+func fired(events []history.Event) bool {
+	for _, e := range events {
+		if e.Kind == history.Fired {
+			return true
+		}
+	}
+	return false
+}
+
+// finish ends what is left of the case and returns its record.
+func (r *caseRun) finish() []history.Event {
+	if r.id.Fault != NoFault {
+		r.until(fireLimit, fired)
+	}
+	r.rec.Add(history.Event{Kind: history.CaseEnding})
+	r.cancel(errCaseOver)
+	r.netEnd()
+	r.wg.Wait()
+	ev, _ := r.rec.Events(0)
+	return ev
+}
+
+var errCaseOver = errors.New("the case is over")

@@ -1,0 +1,407 @@
+package verify
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tornwire/checker"
+	"tornwire/faults"
+)
+
+// Exit codes of spec/cli.md.
+const (
+	ExitSafe         = 0
+	ExitUnsafe       = 1
+	ExitInconclusive = 2
+	ExitNonStrict    = 3
+	ExitUsage        = 64
+	ExitUnreachable  = 69
+	ExitInternal     = 70
+)
+
+// Report is the result of a run, in the form of the JSON report (spec/cli.md).
+type Report struct {
+	Schema      int             `json:"schema"`
+	Tool        string          `json:"tool"`
+	Version     string          `json:"version"`
+	Dialect     string          `json:"dialect"`
+	Client      string          `json:"client"`
+	Profile     string          `json:"profile"`
+	Seed        uint64          `json:"seed"`
+	Verdict     checker.Verdict `json:"verdict"`
+	Reason      string          `json:"reason"` // why a run is inconclusive
+	ExitCode    int             `json:"exit_code"`
+	ElapsedS    float64         `json:"elapsed_s"`
+	Interrupted bool            `json:"interrupted"`
+	Restarts    int             `json:"adapter_restarts"`
+	Cases       Counts          `json:"cases"`
+	Fencing     int             `json:"needs_fencing"`
+	Coverage    Coverage        `json:"coverage"`
+	Outcomes    []OutcomeCount  `json:"outcomes"`
+	Rules       []RuleCount     `json:"rules"`
+	Sanity      []SanityResult  `json:"sanity"`
+	Results     []Result        `json:"results"`
+	Findings    []Finding       `json:"findings"`
+
+	mu       sync.Mutex
+	plan     *Plan
+	index    map[CaseID]int
+	outcomes map[outcome]int
+	rules    map[string]*RuleCount
+	cut      map[frameOf]map[int]bool
+	possible map[frameOf]int
+	internal bool // the embedded server broke a rule
+	fatal    int  // exit code of what kept the run from starting
+	insane   bool // a sanity case failed
+}
+
+type frameOf struct {
+	workload string
+	frame    FrameID
+}
+
+// Counts counts cases by verdict. Repeated counts tries that were not judged.
+type Counts struct {
+	Total         int `json:"total"`
+	Safe          int `json:"safe"`
+	Unsafe        int `json:"unsafe"`
+	Nonconforming int `json:"nonconforming"`
+	NonStrict     int `json:"non_strict"`
+	Inconclusive  int `json:"inconclusive"`
+	Skipped       int `json:"skipped"`
+	Repeated      int `json:"repeated"`
+}
+
+// Coverage counts the offsets at which frames were really cut.
+type Coverage struct {
+	Possible int             `json:"offsets_possible"`
+	Cut      int             `json:"offsets_cut"`
+	ByFrame  []FrameCoverage `json:"by_frame"`
+}
+
+// FrameCoverage is the coverage of one frame of a workload: offset k is cut when
+// a fault acted behind k bytes; a frame of Size bytes has Size + 1 offsets.
+type FrameCoverage struct {
+	Workload string `json:"workload"`
+	Frame    string `json:"frame"`
+	Size     int    `json:"size"`
+	Possible int    `json:"offsets_possible"`
+	Cut      int    `json:"offsets_cut"`
+}
+
+// OutcomeCount is how often calls ended in one way, in the adapter's word and
+// the library's own.
+type OutcomeCount struct {
+	Outcome string `json:"outcome"`
+	Raw     string `json:"raw"`
+	Count   int    `json:"count"`
+}
+
+// RuleCount is in how many cases a rule was really checked and broken.
+type RuleCount struct {
+	ID         string           `json:"id"`
+	Severity   checker.Severity `json:"severity"`
+	Checked    int              `json:"checked"`
+	Violations int              `json:"violations"`
+}
+
+// Result is the verdict of a case.
+type Result struct {
+	Case     string          `json:"case"`
+	Verdict  checker.Verdict `json:"verdict"`
+	Fired    bool            `json:"fired"`
+	Reason   string          `json:"reason"`
+	Repeated int             `json:"repeated,omitempty"`
+}
+
+// SanityResult is the verdict of a run without a fault that is no case of the
+// plan: the first and last of a run, and those that tell which frames a client
+// sends.
+type SanityResult struct {
+	When string `json:"when"` // first, last, control
+	Result
+}
+
+// Finding is a broken rule in a case.
+type Finding struct {
+	Case string `json:"case"`
+	checker.Finding
+	Class  string `json:"class"` // of the fault; none without one
+	Replay string `json:"replay"`
+}
+
+func newReport(p *Plan) *Report {
+	r := &Report{
+		Schema: 1, Tool: "tornwire", Version: p.Version, Dialect: p.Dialect, Profile: p.Profile, Seed: p.Seed,
+		plan: p, index: map[CaseID]int{}, outcomes: map[outcome]int{}, rules: map[string]*RuleCount{},
+		cut: map[frameOf]map[int]bool{}, possible: map[frameOf]int{},
+		Outcomes: []OutcomeCount{}, Results: []Result{}, Findings: []Finding{}, Sanity: []SanityResult{},
+	}
+	for i, c := range p.Cases {
+		r.index[c.ID] = i
+	}
+	for _, rule := range checker.Rules() {
+		if p.only == nil || p.only[rule.ID] {
+			r.rules[rule.ID] = &RuleCount{ID: rule.ID, Severity: rule.Severity}
+		}
+	}
+	r.Cases.Total = len(p.Cases)
+	return r
+}
+
+func (r *Report) client(name string) { r.Client = name }
+
+// unreachable ends a run whose adapter could not be started.
+func (r *Report) unreachable(err error) {
+	r.fatal, r.Reason = ExitUnreachable, err.Error()
+}
+
+// skipAll ends a run in which no case can run.
+func (r *Report) skipAll(why string) {
+	r.fatal, r.Reason = ExitInconclusive, why
+	for _, c := range r.plan.Cases {
+		r.add(CaseResult{Case: c, Verdict: checker.Skipped, Reason: why})
+	}
+}
+
+func (r *Report) nothing() {
+	r.fatal, r.Reason = ExitInconclusive, "no case matches the selection"
+}
+
+// sanity adds a run that is no case of the plan. Its findings count.
+func (r *Report) sanity(when string, c CaseResult) {
+	if c.notRun {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Sanity = append(r.Sanity, SanityResult{When: when, Result: result(c)})
+	r.take(c)
+	if c.Verdict == checker.Inconclusive && when != "control" {
+		r.insane = true
+		r.Reason = fmt.Sprintf("the %s run without a fault is inconclusive: %s", when, c.Reason)
+	}
+}
+
+func result(c CaseResult) Result {
+	return Result{Case: c.Case.ID.String(), Verdict: c.Verdict, Fired: c.Fired, Reason: c.Reason, Repeated: c.Repeated}
+}
+
+// add adds a case of the plan.
+func (r *Report) add(c CaseResult) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Results = append(r.Results, result(c))
+	n := map[checker.Verdict]*int{
+		checker.Safe: &r.Cases.Safe, checker.Unsafe: &r.Cases.Unsafe, checker.Nonconforming: &r.Cases.Nonconforming,
+		checker.NonStrict: &r.Cases.NonStrict, checker.Inconclusive: &r.Cases.Inconclusive, checker.Skipped: &r.Cases.Skipped,
+	}[c.Verdict]
+	*n++
+	r.take(c)
+	r.cover(c)
+}
+
+// take adds what a run says of outcomes, rules and findings.
+func (r *Report) take(c CaseResult) {
+	r.Cases.Repeated += c.Repeated
+	r.Fencing += c.Fencing
+	for _, o := range c.Outcomes {
+		r.outcomes[o]++
+	}
+	for _, id := range c.Checked {
+		if n := r.rules[id]; n != nil {
+			n.Checked++
+		}
+	}
+	broken := map[string]bool{}
+	for _, f := range c.Findings {
+		r.Findings = append(r.Findings, Finding{
+			Case: c.Case.ID.String(), Finding: f, Class: classOf(c.Case.ID), Replay: r.plan.replay(c.Case.ID),
+		})
+		if f.Certainty == checker.Certain {
+			broken[f.Rule] = true
+			r.internal = r.internal || f.Side == "server"
+		}
+	}
+	for id := range broken {
+		if n := r.rules[id]; n != nil {
+			n.Violations++
+		}
+	}
+}
+
+func classOf(id CaseID) string {
+	if t, ok := faults.ByID(id.Fault); ok {
+		return string(t.Class)
+	}
+	return NoFault
+}
+
+// cover notes at which offset a frame was cut.
+func (r *Report) cover(c CaseResult) {
+	t, ok := faults.ByID(c.Case.ID.Fault)
+	if !ok || t.Range == faults.Start || c.Verdict == checker.Skipped {
+		return
+	}
+	f := frameOf{c.Case.ID.Workload, c.Case.ID.Frame}
+	r.possible[f] = c.Case.Size
+	if c.Fired && c.Verdict != checker.Inconclusive {
+		if r.cut[f] == nil {
+			r.cut[f] = map[int]bool{}
+		}
+		r.cut[f][c.Case.ID.Offset] = true
+	}
+}
+
+// replay is the command line that runs a case again.
+func (p *Plan) replay(id CaseID) string {
+	words := []string{"tornwire", "verify"}
+	if id.Workload == sanity.ID {
+		words = append(words, "--dialect", id.Dialect, "--workload", workloads[0].ID, "--fault", NoFault)
+	} else {
+		words = append(words, "--case", id.String())
+	}
+	if p.Seed != DefaultSeed {
+		words = append(words, "--seed", strconv.FormatUint(p.Seed, 10))
+	}
+	if len(p.Command) == 0 {
+		if p.Profile != "official" {
+			words = append(words, "--profile", p.Profile)
+		}
+		return strings.Join(words, " ")
+	}
+	if p.Profile != "any" {
+		words = append(words, "--profile", p.Profile)
+	}
+	words = append(words, "--")
+	for _, w := range p.Command {
+		words = append(words, shellWord(w))
+	}
+	return strings.Join(words, " ")
+}
+
+// DefaultSeed is the seed of a run that names none.
+const DefaultSeed = 1
+
+// shellWord quotes a word for a POSIX shell if it needs it.
+func shellWord(s string) string {
+	plain := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_./:=@%+,", c)
+	}
+	if s != "" && strings.IndexFunc(s, func(c rune) bool { return !plain(c) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// finish sorts everything and computes verdict and exit code.
+func (r *Report) finish(elapsed time.Duration, restarts int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ElapsedS = math.Round(elapsed.Seconds()*10) / 10
+	r.Restarts = restarts
+	order := map[string]int{}
+	for id, i := range r.index {
+		order[id.String()] = i + 1
+	}
+	sort.SliceStable(r.Results, func(i, j int) bool { return order[r.Results[i].Case] < order[r.Results[j].Case] })
+	sort.SliceStable(r.Findings, func(i, j int) bool {
+		a, b := r.Findings[i], r.Findings[j]
+		if order[a.Case] != order[b.Case] {
+			return order[a.Case] < order[b.Case]
+		}
+		return a.Case < b.Case
+	})
+	for o, n := range r.outcomes {
+		r.Outcomes = append(r.Outcomes, OutcomeCount{o.word, o.raw, n})
+	}
+	sort.Slice(r.Outcomes, func(i, j int) bool {
+		a, b := r.Outcomes[i], r.Outcomes[j]
+		return a.Count > b.Count || a.Count == b.Count && a.Outcome+a.Raw < b.Outcome+b.Raw
+	})
+	for _, rule := range checker.Rules() {
+		if n := r.rules[rule.ID]; n != nil {
+			r.Rules = append(r.Rules, *n)
+		}
+	}
+	r.coverage()
+	r.conclude()
+}
+
+func (r *Report) coverage() {
+	r.Coverage.ByFrame = []FrameCoverage{}
+	seen := map[frameOf]bool{}
+	for _, c := range r.plan.Cases {
+		f := frameOf{c.ID.Workload, c.ID.Frame}
+		size, ok := r.possible[f]
+		if !ok || seen[f] {
+			continue
+		}
+		seen[f] = true
+		fc := FrameCoverage{Workload: f.workload, Frame: f.frame.String(), Size: size, Possible: size + 1, Cut: len(r.cut[f])}
+		r.Coverage.Possible += fc.Possible
+		r.Coverage.Cut += fc.Cut
+		r.Coverage.ByFrame = append(r.Coverage.ByFrame, fc)
+	}
+}
+
+// conclude computes the verdict of the run and its exit code (spec/cli.md:
+// 1 > 70 > 69 > 2 > 3 > 0).
+func (r *Report) conclude() {
+	worst := func(v checker.Verdict) bool {
+		return slices.ContainsFunc(r.Results, func(c Result) bool { return c.Verdict == v }) ||
+			slices.ContainsFunc(r.Sanity, func(c SanityResult) bool { return c.Verdict == v })
+	}
+	done := len(r.Results)
+	r.Interrupted = r.fatal == 0 && !r.insane && done < r.Cases.Total
+	switch {
+	case worst(checker.Unsafe):
+		r.Verdict, r.ExitCode = checker.Unsafe, ExitUnsafe
+	case worst(checker.Nonconforming):
+		r.Verdict, r.ExitCode = checker.Nonconforming, ExitUnsafe
+	case r.internal:
+		r.Verdict, r.ExitCode = checker.Inconclusive, ExitInternal
+		r.Reason = "the embedded server broke a rule: this is a defect of tornwire"
+	case r.fatal != 0:
+		r.Verdict, r.ExitCode = checker.Inconclusive, r.fatal
+	case r.insane, worst(checker.Inconclusive), r.Interrupted:
+		r.Verdict, r.ExitCode = checker.Inconclusive, ExitInconclusive
+	case r.Cases.Skipped == r.Cases.Total:
+		r.Verdict, r.ExitCode = checker.Inconclusive, ExitInconclusive
+		r.Reason = "every case was skipped"
+	case worst(checker.NonStrict):
+		r.Verdict, r.ExitCode = checker.NonStrict, ExitSafe
+		if r.plan.Strict {
+			r.ExitCode = ExitNonStrict
+		}
+	default:
+		r.Verdict, r.ExitCode = checker.Safe, ExitSafe
+	}
+	if r.Verdict == checker.Inconclusive && r.Reason == "" {
+		r.Reason = r.firstReason()
+	}
+}
+
+// firstReason finds out why a run is inconclusive.
+func (r *Report) firstReason() string {
+	if r.Interrupted {
+		return "the run was stopped before all its cases were over"
+	}
+	for _, c := range r.Results {
+		if c.Verdict == checker.Inconclusive {
+			return c.Case + ": " + c.Reason
+		}
+	}
+	for _, c := range r.Sanity {
+		if c.Verdict == checker.Inconclusive {
+			return c.Case + ": " + c.Reason
+		}
+	}
+	return ""
+}

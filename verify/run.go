@@ -1,0 +1,375 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"tornwire/checker"
+	"tornwire/history"
+)
+
+// How often a case is tried again before it is inconclusive.
+const (
+	lateTries    = 3 // after being discarded for lateness (P11)
+	unfiredTries = 3 // after its fault did not fire
+	adapterTries = 1 // after the adapter failed under it
+	// maxRestarts is how often the adapter is started again in one run.
+	maxRestarts = 20
+)
+
+// Progress is how far a run has come.
+type Progress struct {
+	Done, Total int
+	Failed      int // unsafe and nonconforming cases
+}
+
+// CaseResult is how a case ended.
+type CaseResult struct {
+	Case     Case
+	Verdict  checker.Verdict
+	Reason   string
+	Fired    bool
+	Repeated int
+	Checked  []string
+	Findings []checker.Finding
+	Fencing  int
+	Outcomes []outcome
+	frames   map[FrameID]bool // of a run without a fault: what it contained
+	acquired bool
+	released bool
+	notRun   bool // the run was stopped before it was over
+}
+
+type outcome struct{ word, raw string }
+
+// runner is a run under way.
+type runner struct {
+	p       *Plan
+	pulse   *pulse
+	pool    *adapterPool
+	policy  checker.Policy
+	started time.Time
+
+	mu       sync.Mutex
+	progress Progress
+	onStep   func(Progress)
+	report   *Report
+	stop     context.CancelFunc
+}
+
+// Run runs a plan and returns its report; the report is complete also when ctx
+// was cancelled half-way. onStep, if not nil, is told of every finished case.
+func Run(ctx context.Context, p *Plan, onStep func(Progress)) *Report {
+	r := &runner{p: p, pulse: newPulse(), started: time.Now(), onStep: onStep, report: newReport(p)}
+	var cancel context.CancelFunc
+	ctx, cancel = context.WithCancel(ctx)
+	r.stop = cancel
+	var wg sync.WaitGroup
+	wg.Go(func() { r.pulse.run(ctx) })
+	r.pool = &adapterPool{start: p.Start, dialect: p.Dialect}
+	r.run(ctx)
+	r.pool.close()
+	cancel()
+	wg.Wait()
+	r.report.finish(time.Since(r.started), r.pool.restarts())
+	return r.report
+}
+
+// run does the steps of a run; what goes wrong ends up in the report.
+func (r *runner) run(ctx context.Context) {
+	conn, err := r.pool.get(ctx)
+	if err != nil {
+		r.report.unreachable(err)
+		return
+	}
+	r.report.client(conn.info.Client)
+	if !conn.speaks(r.p.Dialect) {
+		r.report.skipAll(fmt.Sprintf("the adapter speaks %v, not %s", conn.info.Dialects, r.p.Dialect))
+		return
+	}
+	r.policy = checker.Policy{
+		Dialect: r.p.Dialect, Profile: r.p.Profile, Outcomes: conn.info.Outcomes, Only: r.p.only,
+		SawTable: true, Embedded: true,
+	}
+	r.progress.Total = len(r.p.Cases)
+	if len(r.p.Cases) == 0 {
+		r.report.nothing()
+		return
+	}
+	if !r.sanity(ctx, "first") {
+		return
+	}
+	controls := r.controls(ctx)
+	r.sweep(ctx, controls)
+	if ctx.Err() == nil {
+		r.sanity(ctx, "last")
+	}
+}
+
+// sanity runs the fault-free case that opens and closes a run.
+func (r *runner) sanity(ctx context.Context, when string) bool {
+	res := r.runCase(ctx, Case{ID: CaseID{Dialect: r.p.Dialect, Workload: sanity.ID, Fault: NoFault}, Workload: sanity}, nil)
+	if res.Verdict != checker.Inconclusive && res.Verdict != checker.Skipped && !(res.acquired && res.released) {
+		res.Verdict = checker.Inconclusive
+		res.Reason = "the client did not acquire and release a free key without a fault" + outcomesText(res.Outcomes)
+	}
+	r.report.sanity(when, res)
+	return res.Verdict != checker.Inconclusive && res.Verdict != checker.Skipped
+}
+
+// controls runs each workload that the plan needs without a fault, and returns
+// the results by workload.
+func (r *runner) controls(ctx context.Context) map[string]CaseResult {
+	need := map[string]Case{}
+	listed := map[string]bool{}
+	for _, c := range r.p.Cases {
+		w := c.Workload
+		need[w.ID] = Case{ID: CaseID{Dialect: r.p.Dialect, Workload: w.ID, Fault: NoFault}, Workload: w}
+		if c.ID.Fault == NoFault {
+			listed[w.ID] = true
+		}
+	}
+	out := map[string]CaseResult{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for id, c := range need {
+		wg.Go(func() {
+			res := r.runCase(ctx, c, nil)
+			mu.Lock()
+			out[id] = res
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	for _, w := range workloads {
+		res, ok := out[w.ID]
+		switch {
+		case !ok:
+		case listed[w.ID]:
+			r.done(res)
+		default:
+			r.report.sanity("control", res)
+		}
+	}
+	return out
+}
+
+// sweep runs the cases with a fault, many at once.
+func (r *runner) sweep(ctx context.Context, controls map[string]CaseResult) {
+	slots := make(chan struct{}, r.p.Parallel)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, c := range r.p.Cases {
+		if c.ID.Fault == NoFault {
+			continue
+		}
+		r.pulse.calm(ctx, r.pool.strain)
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		control := controls[c.Workload.ID]
+		wg.Go(func() {
+			defer func() { <-slots }()
+			r.done(r.runCase(ctx, c, &control))
+		})
+	}
+}
+
+// done puts a result into the report.
+func (r *runner) done(res CaseResult) {
+	if res.notRun {
+		return
+	}
+	r.report.add(res)
+	r.mu.Lock()
+	r.progress.Done++
+	bad := res.Verdict == checker.Unsafe || res.Verdict == checker.Nonconforming
+	if bad {
+		r.progress.Failed++
+	}
+	p := r.progress
+	r.mu.Unlock()
+	if bad && r.p.FailFast {
+		r.stop()
+	}
+	if r.onStep != nil {
+		r.onStep(p)
+	}
+}
+
+var errNotRun = errors.New("the run was stopped before this case was over")
+
+// runCase tries a case until it has a verdict.
+func (r *runner) runCase(ctx context.Context, c Case, control *CaseResult) CaseResult {
+	res := CaseResult{Case: c}
+	if control != nil {
+		if v, why := canFire(c, *control); v != checker.Safe {
+			res.Verdict, res.Reason = v, why
+			return res
+		}
+	}
+	var late, unfired, broken int
+	for {
+		t := r.try(ctx, c)
+		t.Repeated = late + unfired + broken
+		switch {
+		case t.err == nil:
+			return t.CaseResult
+		case errors.Is(t.err, errLate) && late < lateTries:
+			late++
+		case errors.Is(t.err, errUnfired) && unfired < unfiredTries:
+			unfired++
+		case isFailure(t.err) && broken < adapterTries:
+			broken++
+		default:
+			t.Verdict, t.Reason = checker.Inconclusive, t.err.Error()
+			var u *errUnsupported
+			if errors.As(t.err, &u) {
+				t.Verdict = checker.Skipped
+			}
+			t.notRun = errors.Is(t.err, errNotRun)
+			return t.CaseResult
+		}
+	}
+}
+
+func isFailure(err error) bool {
+	var f *failure
+	return errors.As(err, &f)
+}
+
+// canFire tells from the run without a fault whether a case's frame can occur:
+// Safe means that it can.
+func canFire(c Case, control CaseResult) (checker.Verdict, string) {
+	switch {
+	case control.Verdict == checker.Skipped:
+		return checker.Skipped, control.Reason
+	case control.frames == nil:
+		return checker.Inconclusive, "the workload's run without a fault is inconclusive: " + control.Reason
+	case !control.frames[c.ID.Frame]:
+		return checker.Skipped, fmt.Sprintf("the client's run without a fault has no frame %s", c.ID.Frame)
+	}
+	return checker.Safe, ""
+}
+
+var (
+	errLate    = errors.New("the tool or the adapter ran late by over 200 ms each time: the machine is too busy to judge")
+	errUnfired = errors.New("the fault did not fire, although the frame is there without it")
+)
+
+// try is one try of a case; err is set if it has no verdict.
+type try struct {
+	CaseResult
+	err error
+}
+
+// try runs a case once and judges it.
+func (r *runner) try(ctx context.Context, c Case) try {
+	t := try{CaseResult: CaseResult{Case: c}}
+	conn, err := r.pool.get(ctx)
+	if err != nil {
+		t.err = err
+		if ctx.Err() != nil {
+			t.err = errNotRun
+		}
+		return t
+	}
+	run, err := newCaseRun(ctx, c.ID, c.Workload, conn, r.p.Seed, r.p.Timeout)
+	if err != nil {
+		t.err = fmt.Errorf("the case cannot be set up: %w", err)
+		return t
+	}
+	script := c.Workload.Run
+	if c.ID.Fault == NoFault && c.Workload.Control != nil {
+		script = c.Workload.Control
+	}
+	script(run)
+	cause := context.Cause(run.ctx)
+	events := run.finish()
+	t.read(events)
+	switch {
+	case ctx.Err() != nil:
+		t.err = errNotRun
+	case cause != nil:
+		t.err = cause
+	case conn.lateSince(run.began) || r.pulse.lateSince(run.began):
+		t.err = errLate
+	case run.rec.Full():
+		t.err = fmt.Errorf("the case has over %d events", history.MaxEvents)
+	case c.ID.Fault != NoFault && !t.Fired:
+		t.err = errUnfired
+	default:
+		t.judge(events, r.policy)
+	}
+	return t
+}
+
+// judge asks the checker.
+func (t *try) judge(events []history.Event, policy checker.Policy) {
+	res := checker.Check(events, policy)
+	t.Verdict, t.Checked, t.Findings, t.Fencing = res.Verdict(), res.Checked, res.Findings, res.NeedsFencing
+	for _, f := range t.Findings {
+		if f.Side != "server" || f.Certainty != checker.Certain {
+			continue
+		}
+		// The embedded server is ours: with it wrong, nothing is proved.
+		t.Verdict = checker.Inconclusive
+		t.Reason = fmt.Sprintf("the embedded server broke %s: this is a defect of tornwire", f.Rule)
+		for i := range t.Findings {
+			if t.Findings[i].Side == "client" {
+				t.Findings[i].Certainty = checker.Suspect
+			}
+		}
+		return
+	}
+}
+
+// read takes from the events what the report needs besides the judgement.
+func (t *try) read(events []history.Event) {
+	t.Fired = fired(events)
+	seen := map[FrameID]bool{}
+	own := map[FrameID]int{}
+	for _, e := range events {
+		switch {
+		case e.Kind == history.Received && e.Off == 0 && e.Frame.Op != "":
+			f := FrameID{Dir: e.Frame.Dir, Op: e.Frame.Op}
+			of := f
+			of.Session = e.Session
+			own[of]++
+			f.Nth, of.Nth = e.Frame.Nth, own[of]
+			seen[f], seen[of] = true, true
+		case e.Kind == history.CallResult:
+			t.Outcomes = append(t.Outcomes, outcome{e.Outcome, e.Raw})
+			t.acquired = t.acquired || e.Outcome == history.OutcomeAcquired
+		case e.Kind == history.CallOverdue:
+			t.Outcomes = append(t.Outcomes, outcome{"none", ""})
+		case e.Kind == history.ReleaseResult:
+			t.released = t.released || e.Outcome == history.OutcomeReleased
+		}
+	}
+	if t.Case.ID.Fault == NoFault {
+		t.frames = seen
+	}
+}
+
+func outcomesText(list []outcome) string {
+	if len(list) == 0 {
+		return ": no call was answered"
+	}
+	s := ": its calls ended"
+	for i, o := range list {
+		if i > 0 {
+			s += ","
+		}
+		s += " " + o.word
+		if o.raw != "" {
+			s += fmt.Sprintf(" (%s)", o.raw)
+		}
+	}
+	return s
+}

@@ -1,0 +1,119 @@
+package verify
+
+import (
+	"slices"
+	"time"
+
+	"tornwire/faults"
+	"tornwire/frames"
+)
+
+// serverID is the first word of the greeting. With a nonce of 16 digits the
+// line has 26 bytes in every case, so that its offsets are fixed.
+const serverID = "tornwire"
+
+const (
+	greetingTail = len(serverID) + 1 + 16
+	authTail     = 43 // base64url of a SHA-256, without padding
+)
+
+// Workload is what the tool's application does in a case, and the exchange
+// that this makes on the wire.
+type Workload struct {
+	ID         string
+	Sentence   string
+	Dialects   []string // empty: all
+	FirstToken uint64   // of the embedded server; 0: its default
+	Own        *OwnFault
+	// EachSession: the case's frame is meant on every session, not once a case.
+	EachSession bool
+	// Exchange lists the frames that a right client's run without a fault can
+	// contain, in order.
+	Exchange func(g *frames.Grammar) []Expected
+	Run      func(r *caseRun)
+	// Control is the run without a fault, where Run without its own fault would
+	// not do.
+	Control func(r *caseRun)
+}
+
+// OwnFault is the one fault of a workload that withholds by itself; it is swept
+// with no other.
+type OwnFault struct {
+	Fault string
+	Frame FrameID
+	At    int
+	Args  faults.Args
+}
+
+// Expected is a frame of an exchange, with its size in bytes.
+type Expected struct {
+	Frame FrameID
+	Size  int
+}
+
+// Knows tells whether the workload exists in a dialect.
+func (w *Workload) Knows(dialect string) bool {
+	return len(w.Dialects) == 0 || slices.Contains(w.Dialects, dialect)
+}
+
+// Workloads lists all workloads that are swept.
+func Workloads() []*Workload { return slices.Clone(workloads) }
+
+var workloads = []*Workload{single, immediate, expired, lateReply}
+
+// WorkloadByID finds a workload.
+func WorkloadByID(id string) (*Workload, bool) {
+	for _, w := range append(Workloads(), sanity) {
+		if w.ID == id {
+			return w, true
+		}
+	}
+	return nil, false
+}
+
+// exchange builds the list of a workload's frames.
+type exchange struct {
+	g    *frames.Grammar
+	nth  map[string]int
+	list []Expected
+}
+
+func newExchange(g *frames.Grammar) *exchange { return &exchange{g: g, nth: map[string]int{}} }
+
+// session adds the preface of a session.
+func (x *exchange) session(n int) *exchange {
+	s := n
+	if n == 1 {
+		s = 0
+	}
+	x.add(FrameID{Session: s, Dir: frames.ServerToClient, Op: "greeting", Nth: 1}, greetingTail)
+	x.add(FrameID{Session: s, Dir: frames.ClientToServer, Op: "auth", Nth: 1}, authTail)
+	return x
+}
+
+// c2s adds a request, s2c a reply, with a tail.
+func (x *exchange) c2s(op, tail string) *exchange { return x.frame(frames.ClientToServer, op, tail) }
+
+func (x *exchange) s2c(op, tail string) *exchange { return x.frame(frames.ServerToClient, op, tail) }
+
+func (x *exchange) frame(dir frames.Direction, op, tail string) *exchange {
+	k := dir.String() + op
+	x.nth[k]++
+	return x.add(FrameID{Dir: dir, Op: op, Nth: x.nth[k]}, len(tail))
+}
+
+func (x *exchange) add(f FrameID, tail int) *exchange {
+	x.list = append(x.list, Expected{Frame: f, Size: x.g.MustShape(f.Dir, f.Op).Size(tail)})
+	return x
+}
+
+// current tells whether the dialect is the current one, which has owners,
+// immediate attempts and exact-token releases.
+func current(g *frames.Grammar) bool { return g.Name == dialectCurrent }
+
+const (
+	dialectCurrent = "ticketing"
+	dialectV0      = "ticketing-v0"
+)
+
+const second = time.Second
