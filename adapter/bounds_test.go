@@ -58,6 +58,9 @@ func TestBookKeepsHeldAndBoundsSpentTickets(t *testing.T) {
 	if want := maxSpent + 1; len(b.calls) != want || len(b.spent) != maxSpent {
 		t.Errorf("%d calls and %d spent kept, want %d and %d", len(b.calls), len(b.spent), want, maxSpent)
 	}
+	if n := len(b.clients["c"].held); n != 0 {
+		t.Errorf("%d released tickets kept as held", n)
+	}
 	if _, err := b.ticket(0, "held"); err != nil {
 		t.Errorf("a held ticket was forgotten: %v", err)
 	}
