@@ -3,6 +3,7 @@ package history
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -34,25 +35,38 @@ func (r *Recorder) Add(e Event) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.events) >= MaxEvents {
-		r.full = true
+	switch {
+	case len(r.events) < MaxEvents:
+		e.Seq = uint64(len(r.events) + 1)
+		e.At = time.Since(r.start)
+		r.events = append(r.events, e)
+	case r.full:
 		return
+	default:
+		r.full = true
 	}
-	e.Seq = uint64(len(r.events) + 1)
-	e.At = time.Since(r.start)
-	r.events = append(r.events, e)
 	if r.changed != nil {
 		close(r.changed)
 		r.changed = nil
 	}
 }
 
-// Since returns the time passed since the history began.
-func (r *Recorder) Since() time.Duration { return time.Since(r.start) }
+// Since returns the time passed since the history began, 0 for a nil recorder.
+func (r *Recorder) Since() time.Duration {
+	if r == nil {
+		return 0
+	}
+	return time.Since(r.start)
+}
 
 // Events returns a copy of the events from number from (0 is the first) on, and
-// a channel that is closed when there are more.
+// a channel that is closed when there are more, or when the first is lost because
+// the history is full. A nil recorder has no events and no channel.
 func (r *Recorder) Events(from int) ([]Event, <-chan struct{}) {
+	if r == nil {
+		return nil, nil
+	}
+	from = max(from, 0)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changed == nil {
@@ -66,36 +80,62 @@ func (r *Recorder) Events(from int) ([]Event, <-chan struct{}) {
 
 // Full tells whether events were lost because there were more than MaxEvents.
 func (r *Recorder) Full() bool {
+	if r == nil {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.full
 }
 
-// WriteJSON writes events as JSON Lines.
+// MaxLine is the longest line of a written history in bytes, newline included.
+// Received is the longest event; half of MaxLine is room for the bytes of any
+// read by far.
+const MaxLine = 1 << 20
+
+// WriteJSON writes events as JSON Lines. Text that is not UTF-8 is written with
+// U+FFFD in its place. It refuses an event whose line is over MaxLine and more
+// than MaxEvents events, because ReadJSON would.
 func WriteJSON(w io.Writer, events []Event) error {
-	enc := json.NewEncoder(w)
+	if len(events) > MaxEvents {
+		return fmt.Errorf("history has %d events, over %d", len(events), MaxEvents)
+	}
 	for i := range events {
-		if err := enc.Encode(&events[i]); err != nil {
+		line, err := json.Marshal(&events[i])
+		if err != nil {
+			return fmt.Errorf("event %d: %w", i+1, err)
+		}
+		if len(line)+1 > MaxLine {
+			return fmt.Errorf("event %d: line has %d bytes, over %d", i+1, len(line)+1, MaxLine)
+		}
+		if _, err := w.Write(append(line, '\n')); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ReadJSON reads JSON Lines written by WriteJSON. An error names the line.
+// ReadJSON reads JSON Lines written by WriteJSON, of at most MaxLine bytes each
+// and at most MaxEvents. An error names the line.
 func ReadJSON(r io.Reader) ([]Event, error) {
 	sc := bufio.NewScanner(r)
-	sc.Buffer(make([]byte, 64<<10), 1<<20)
+	sc.Buffer(make([]byte, 64<<10), MaxLine)
 	var out []Event
 	for sc.Scan() {
+		if len(out) >= MaxEvents {
+			return nil, fmt.Errorf("line %d: more than %d events", len(out)+1, MaxEvents)
+		}
 		var e Event
 		if err := json.Unmarshal(sc.Bytes(), &e); err != nil {
 			return nil, fmt.Errorf("line %d: %w", len(out)+1, err)
 		}
-		if len(out) >= MaxEvents {
-			return nil, fmt.Errorf("line %d: more than %d events", len(out)+1, MaxEvents)
-		}
 		out = append(out, e)
 	}
-	return out, sc.Err()
+	switch err := sc.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, fmt.Errorf("line %d: more than %d bytes", len(out)+1, MaxLine)
+	case err != nil:
+		return nil, fmt.Errorf("line %d: %w", len(out)+1, err)
+	}
+	return out, nil
 }
