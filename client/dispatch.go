@@ -113,7 +113,7 @@ func (s *session) resolve(pending map[ident]*request, id ident, rep reply) endin
 	}
 	delete(pending, id)
 	s.healthy = true
-	s.p.pacer(s.addr).ok()
+	s.p.ok(s.addr)
 	r.done <- rep
 	return ending{}
 }
@@ -152,17 +152,13 @@ func (s *session) failed(reason string) ending {
 	c := s.c
 	e := ending{cause: fmt.Errorf("%s: %w", s.addr, &ServerError{reason}), pause: peerEnded}
 	switch reason {
-	case "no_leader":
-		e.pause = noLeader
+	case "no_leader": // anywhere: all addresses pause
+		e.pause = noBackoff
+		s.p.leader.fail(time.Now(), noLeader)
 		c.skip(s.addr)
-		if c.hint != "" { // it named a leader that there is not: ask the others first
+		if c.hint != "" { // it named a leader that is none: ask the others first
 			c.skip(c.hint)
 			c.hint = ""
-		}
-		for _, a := range c.cfg.Addresses { // no node has a leader to go to
-			if a != s.addr {
-				s.p.pacer(a).fail(time.Now(), noLeader)
-			}
 		}
 	case "not_active":
 		e.pause = notActive

@@ -16,10 +16,25 @@ type pool struct {
 	sessions []*session
 	opening  map[string]int
 	pacers   map[string]*pacer
+	leader   pacer // its back-off is that of all addresses: there was no leader
 }
 
 func newPool(free, share, total, each int) *pool {
 	return &pool{free: free, share: share, total: total, each: each, opening: map[string]int{}, pacers: map[string]*pacer{}}
+}
+
+// ready is the earliest time of the next dial to addr.
+func (p *pool) ready(addr string) time.Time {
+	if t := p.pacer(addr).ready(); t.After(p.leader.until) {
+		return t
+	}
+	return p.leader.until
+}
+
+// ok forgets the failures of addr: a session to it has worked.
+func (p *pool) ok(addr string) {
+	p.pacer(addr).ok()
+	p.leader.ok()
 }
 
 func (p *pool) pacer(addr string) *pacer {
@@ -108,7 +123,7 @@ func (c *Client) choose(p *pool, r *request, prefer string, now time.Time) (*ses
 		return nil, addr, time.Time{}
 	}
 	if prefer != "" {
-		if p.room(prefer) && !p.pacer(prefer).ready().After(now) {
+		if p.room(prefer) && !p.ready(prefer).After(now) {
 			return dial(prefer)
 		}
 		if s := p.least(r, "", p.free); s != nil {
@@ -121,7 +136,7 @@ func (c *Client) choose(p *pool, r *request, prefer string, now time.Time) (*ses
 		if !p.room(addr) {
 			continue
 		}
-		ready := p.pacer(addr).ready()
+		ready := p.ready(addr)
 		if !ready.After(now) {
 			return dial(addr)
 		}
