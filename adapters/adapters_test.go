@@ -73,8 +73,13 @@ type process struct {
 	early  []adapter.Response // read while another answer was waited for
 }
 
-func start(t *testing.T, dir, name string, args ...string) *process {
+// start runs an adapter whose source is the file given. Looking at that makes go
+// test run again when it has changed.
+func start(t *testing.T, source, dir, name string, args ...string) *process {
 	t.Helper()
+	if _, err := os.ReadFile(source); err != nil {
+		t.Fatal(err)
+	}
 	p := &process{t: t, cmd: exec.Command(name, args...), lines: make(chan string, 1000)}
 	p.cmd.Dir = dir
 	p.cmd.WaitDelay = endLimit // a killed go run leaves its child at the pipes
@@ -189,7 +194,7 @@ func TestSaroTicketing(t *testing.T) {
 	_, err = os.Stat("saro-ticketing/node_modules/saro-ticketing")
 	need(t, !errors.Is(err, os.ErrNotExist), "run npm ci in adapters/saro-ticketing first: %v", err)
 	srv, addr := serve(t, "ticketing-v0", "s3cret")
-	p := start(t, "saro-ticketing", "node", "adapter.mjs")
+	p := start(t, "saro-ticketing/adapter.mjs", "saro-ticketing", "node", "adapter.mjs")
 
 	r := p.ask(0, `"type":"init","version":1,"dialect":"ticketing"`, "init_ok")
 	if r.Client != "saro-ticketing 0.1.0" || fmt.Sprint(r.Dialects, r.Features, r.Outcomes) != "[ticketing-v0] [] [acquired timeout error]" {
@@ -227,7 +232,7 @@ func TestSaroTicketing(t *testing.T) {
 		t.Errorf("raw %q", r.Raw)
 	}
 	p.send("not json")
-	p.send(`{"type":"ping","id":99,"fill":"` + strings.Repeat("x", 3*adapter.MaxLine) + `"}`)
+	p.send(strings.Repeat(" ", 3*adapter.MaxLine) + `{"type":"ping","id":99}`)
 
 	p.expect(4, "open_ok")
 	p.ask(20, `"type":"acquire","client":"nobody","key":"k","wait":1,"lease":30`, "started")

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os/exec"
 	"testing"
+
+	_ "tornwire/adapter/reference" // the test depends on it, go test should know
 )
 
 func TestGoReference(t *testing.T) {
@@ -11,7 +13,7 @@ func TestGoReference(t *testing.T) {
 	_, err := exec.LookPath("go")
 	need(t, err == nil, "go is needed: %v", err)
 	srv, addr := serve(t, "ticketing", "s3cret")
-	p := start(t, "..", "go", "run", "./adapters/go-reference")
+	p := start(t, "go-reference/main.go", "..", "go", "run", "./adapters/go-reference")
 
 	p.ask(0, `"type":"init","version":1,"dialect":"ticketing"`, "init_ok")
 	p.ask(1, fmt.Sprintf(`"type":"open","client":"c","addresses":[%q],"secret":"s3cret"`, addr), "open_ok")
