@@ -138,6 +138,7 @@ type link struct {
 	altered  map[uint64]bool   // a fault changed the bytes of this frame on the way
 	open     map[cellKey]int   // begun, not accepted: index in out.cells
 	position int               // accepted bytes so far
+	unended  bool              // the frame received last has not ended
 }
 
 func newLink() *link {
@@ -160,6 +161,11 @@ func (l *link) received(e *history.Event, m moment) {
 	}
 	last := len(l.in.cells) - 1
 	follows := last < 0 || l.in.cells[last].ref != *e.Frame
+	if follows && l.unended {
+		l.in.darken(m) // the end of the frame before is missing in the record
+		return
+	}
+	l.unended = !e.Last
 	if (follows && e.Off != 0) || (!follows && e.Off != l.in.cells[last].off+1) {
 		l.in.darken(m)
 		return
