@@ -97,7 +97,7 @@ func TestUnreadOutput(t *testing.T) {
 		outR, outW := io.Pipe()
 		ended := make(chan error, 1)
 		go func() { ended <- serve(t.Context(), inR, outW, io.Discard, newFake()) }()
-		for i := range 20000 {
+		for i := range 5000 {
 			_, _ = fmt.Fprintf(inW, "{\"type\":\"ping\",\"id\":%d}\n", i)
 		}
 		began := time.Now()

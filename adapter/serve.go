@@ -15,8 +15,8 @@ import (
 // Limits of Serve. A request past one of them is answered, never dropped.
 const (
 	maxRunning     = 1 << 16 // library calls that run at once
-	maxClients     = 1 << 18 // clients that are open at once
-	maxCalls       = 1 << 18 // calls that run or hold a ticket
+	maxClients     = 1 << 16 // clients that are open at once
+	maxCalls       = 1 << 16 // calls that run or hold a ticket
 	maxSpent       = 4096    // tickets kept after their release, or after their client was closed
 	maxQueued      = 16 << 20
 	maxSeconds     = 1e9 // of a wait or a lease
@@ -40,7 +40,7 @@ const (
 // goroutines are then left behind. When ctx ends first, in is closed if it is
 // an io.Closer; a Read that does not end by that is left behind too.
 //
-// Limits: 64 KiB a line, 65,536 library calls at once, 262,144 open clients and
+// Limits: 64 KiB a line, 65,536 library calls at once, as many open clients and
 // as many calls with a ticket; a released ticket, or one whose client is
 // closed, can be released (again) until 4096 others came after it. A panic of
 // the library is not caught.
