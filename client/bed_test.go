@@ -361,3 +361,8 @@ func same[T comparable](t *testing.T, what string, got, want T) {
 		t.Fatalf("%s is %v, not %v", what, got, want)
 	}
 }
+
+// CloseWrite and Reset of a wire, for tables.
+func (w *wire) CloseWrite() error { return w.Conn.CloseWrite() }
+
+func (w *wire) Reset() error { return w.Conn.Reset() }

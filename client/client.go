@@ -43,8 +43,8 @@ type Config struct {
 
 // Limits of a client.
 const (
-	maxSessions  = 16  // that acquires use, while they are spread
-	maxPipelined = 64  // acquires on one session beyond that
+	maxSessions  = 64  // that acquires use
+	maxPipelined = 16  // acquires on one session when there can be no other
 	maxLaneUse   = 512 // releases on one lane session
 	maxOrphans   = 1024
 	maxGrace     = time.Minute

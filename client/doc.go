@@ -21,9 +21,15 @@
 // other way (§3.5, §3.15), and every other acquire sent on that session becomes
 // Indeterminate with it. Concurrent acquires therefore do not share a session
 // while there is a choice: an idle session is used again, and otherwise a new
-// one is opened, up to 16. Only beyond that, or while dialling has to pause,
-// are calls pipelined on the session with the fewest of them. A call's
-// deadline then breaks nothing but itself.
+// one is opened. Only when 64 sessions are in use, or while every address
+// pauses after failures, are calls pipelined on the session with the fewest of
+// them. A call's deadline then breaks nothing but itself.
+//
+// An address is dialled 5 times a second at most, after a burst of 16; a call
+// that has to wait for that ends as Unsent at worst. Failed connections and
+// error frames add a pause that doubles with every failure in a row, with
+// jitter, until a session works. Where many calls time out on contended keys,
+// Config.ResponseGrace saves the reconnects.
 //
 // Releases that have no living session of their own, and grants that came when
 // nobody waited for them, go over reserved sessions (the lane) that acquires

@@ -7,8 +7,8 @@ import (
 
 // Limits of dialling one address, for acquires and for the lane each.
 const (
-	dialBurst = 8                      // dials at once after a quiet time
-	dialEvery = 250 * time.Millisecond // one more dial is allowed in every
+	dialBurst = 16                     // dials at once after a quiet time
+	dialEvery = 200 * time.Millisecond // one more dial is allowed in every
 )
 
 // backoff is a kind of failure with its first and its longest pause. The
@@ -32,14 +32,8 @@ type pacer struct {
 	until    time.Time // back-off
 }
 
-// ready is the earliest time of the next dial.
-func (p *pacer) ready() time.Time {
-	bucket := p.spent.Add(-(dialBurst - 1) * dialEvery)
-	if p.until.After(bucket) {
-		return p.until
-	}
-	return bucket
-}
+// next is the earliest time of the next dial, pauses after failures apart.
+func (p *pacer) next() time.Time { return p.spent.Add(-(dialBurst - 1) * dialEvery) }
 
 // take counts a dial at now.
 func (p *pacer) take(now time.Time) {

@@ -23,9 +23,9 @@ func newPool(free, share, total, each int) *pool {
 	return &pool{free: free, share: share, total: total, each: each, opening: map[string]int{}, pacers: map[string]*pacer{}}
 }
 
-// ready is the earliest time of the next dial to addr.
-func (p *pool) ready(addr string) time.Time {
-	if t := p.pacer(addr).ready(); t.After(p.leader.until) {
+// paused is when the pause of addr after failures ends.
+func (p *pool) paused(addr string) time.Time {
+	if t := p.pacer(addr).until; t.After(p.leader.until) {
 		return t
 	}
 	return p.leader.until
@@ -110,6 +110,11 @@ func (c *Client) get(ctx context.Context, p *pool, r *request, prefer string) (*
 
 // choose returns a session, or an address to dial now, or when to look again
 // (zero: only when something changes).
+//
+// An address that only has to keep its pace is waited for: another node would
+// most likely be no leader, and sharing a session would tie the fates of calls.
+// One that pauses after failures is passed over, and if there is no other, a
+// session is shared.
 func (c *Client) choose(p *pool, r *request, prefer string, now time.Time) (*session, string, time.Time) {
 	if prefer == "" {
 		prefer = c.hint
@@ -117,37 +122,51 @@ func (c *Client) choose(p *pool, r *request, prefer string, now time.Time) (*ses
 	if s := p.least(r, prefer, p.free); s != nil {
 		return s.take(), "", time.Time{}
 	}
-	dial := func(addr string) (*session, string, time.Time) {
-		p.pacer(addr).take(now)
-		p.opening[addr]++
-		return nil, addr, time.Time{}
-	}
-	if prefer != "" {
-		if p.room(prefer) && !p.ready(prefer).After(now) {
-			return dial(prefer)
-		}
-		if s := p.least(r, "", p.free); s != nil {
-			return s.take(), "", time.Time{}
-		}
-	}
 	var at time.Time
-	for i := range c.cfg.Addresses {
-		addr := c.cfg.Addresses[(c.cursor+i)%len(c.cfg.Addresses)]
+	for _, addr := range c.order(prefer) {
 		if !p.room(addr) {
-			continue
+			if p.each < p.total {
+				return nil, "", time.Time{} // its one session is being opened, or is full
+			}
+			break
 		}
-		ready := p.ready(addr)
-		if !ready.After(now) {
-			return dial(addr)
+		until := p.paused(addr)
+		if !until.After(now) {
+			if prefer != "" && addr != prefer {
+				if s := p.least(r, "", p.free); s != nil {
+					return s.take(), "", time.Time{}
+				}
+			}
+			if next := p.pacer(addr).next(); next.After(now) {
+				return nil, "", next
+			}
+			p.pacer(addr).take(now)
+			p.opening[addr]++
+			return nil, addr, time.Time{}
 		}
-		if at.IsZero() || ready.Before(at) {
-			at = ready
+		if at.IsZero() || until.Before(at) {
+			at = until
 		}
 	}
 	if s := p.least(r, "", p.share); s != nil {
 		return s.take(), "", time.Time{}
 	}
 	return nil, "", at
+}
+
+// order is the order in which addresses are considered for a dial.
+func (c *Client) order(prefer string) []string {
+	var out []string
+	if prefer != "" {
+		out = append(out, prefer)
+	}
+	n := len(c.cfg.Addresses)
+	for i := range n {
+		if a := c.cfg.Addresses[(c.cursor+i)%n]; a != prefer {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // put takes a request that is over out of the session's load.

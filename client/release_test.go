@@ -148,7 +148,7 @@ func TestLaneIsReserved(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bed) {
 		w, tk := b.hold("held", 120*time.Second, 5)
 		_ = w.Close()
-		for range 1200 { // more than all sessions take
+		for range 1030 { // more than all sessions take
 			b.acquire("k", 60*time.Second, time.Second)
 		}
 		synctest.Wait()

@@ -69,12 +69,12 @@ func TestPacer(t *testing.T) {
 	now := time.Now()
 	var p pacer
 	for range dialBurst {
-		if p.ready().After(now) {
+		if p.next().After(now) {
 			t.Fatal("the burst is too short")
 		}
 		p.take(now)
 	}
-	if got := p.ready().Sub(now); got != dialEvery {
+	if got := p.next().Sub(now); got != dialEvery {
 		t.Errorf("after the burst: %v", got)
 	}
 	p = pacer{}

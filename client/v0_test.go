@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tornwire/client"
@@ -94,6 +95,7 @@ func TestV0ReleaseOnLane(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bed) {
 		w, tk := b.hold("k", 3*time.Second, 5)
 		_ = w.Close()
+		synctest.Wait()
 		ch := release(t.Context(), tk)
 		lane := b.session(node1)
 		lane.op("R")
@@ -103,6 +105,7 @@ func TestV0ReleaseOnLane(t *testing.T) {
 		w, tk = b.hold("k", 3*time.Second, 6)
 		_ = w.Close()
 		_ = lane.Close()
+		synctest.Wait()
 		ch = release(t.Context(), tk)
 		lane = b.accept(node1)
 		is(t, ended[client.ReleaseIndeterminate](b, ch).Cause, client.ErrLeaseOver)
