@@ -274,14 +274,15 @@ func (r *caseRun) close(name string) {
 	case c.noClose && !watch:
 		r.pause(watchAfter)
 	case !c.noClose:
-		r.until(closeLimit, func(ev []history.Event) bool { return allEnded(ev, name) })
+		r.until(closeLimit, allEnded(name))
 	}
 }
 
-// allEnded tells whether every session of a client has ended on the client's side.
-func allEnded(events []history.Event, client string) bool {
+// allEnded returns a condition for until: every session of a client has ended
+// on the client's side.
+func allEnded(client string) func(history.Event) bool {
 	open := map[int]bool{}
-	for _, e := range events {
+	return func(e history.Event) bool {
 		switch {
 		case e.Kind == history.SessionOpened && e.Client == client:
 			open[e.Session] = true
@@ -290,8 +291,8 @@ func allEnded(events []history.Event, client string) bool {
 		case e.Kind == history.EndSent && e.Side == history.ClientSide && e.How == history.RST:
 			delete(open, e.Session)
 		}
+		return len(open) == 0
 	}
-	return len(open) == 0
 }
 
 // pause waits for a time, or until the case fails.
@@ -304,14 +305,21 @@ func (r *caseRun) pause(d time.Duration) {
 	}
 }
 
-// until waits until the record satisfies a condition, at most a time. It is
-// false if that did not happen.
-func (r *caseRun) until(limit time.Duration, cond func([]history.Event) bool) bool {
+// until feeds the record to a condition, event by event, until it holds or a
+// time has passed. It tells whether it held. What was recorded before the call
+// is fed in one go, so that the condition is asked of the state now.
+func (r *caseRun) until(limit time.Duration, holds func(history.Event) bool) bool {
 	t := time.NewTimer(limit)
 	defer t.Stop()
+	from := 0
 	for {
-		ev, more := r.rec.Events(0)
-		if cond(ev) {
+		ev, more := r.rec.Events(from)
+		from += len(ev)
+		met := false
+		for _, e := range ev {
+			met = holds(e)
+		}
+		if met {
 			return true
 		}
 		select {
@@ -324,20 +332,22 @@ func (r *caseRun) until(limit time.Duration, cond func([]history.Event) bool) bo
 	}
 }
 
-// fired tells whether the case's fault has acted.
-func fired(events []history.Event) bool {
-	for _, e := range events {
-		if e.Kind == history.Fired {
-			return true
-		}
+// once returns a condition for until: an event that matches was recorded.
+func once(match func(history.Event) bool) func(history.Event) bool {
+	met := false
+	return func(e history.Event) bool {
+		met = met || match(e)
+		return met
 	}
-	return false
 }
+
+// isFiring matches the case's fault acting.
+func isFiring(e history.Event) bool { return e.Kind == history.Fired }
 
 // finish ends what is left of the case and returns its record.
 func (r *caseRun) finish() []history.Event {
 	if r.id.Fault != NoFault {
-		r.until(fireLimit, fired)
+		r.until(fireLimit, once(isFiring))
 	}
 	r.rec.Add(history.Event{Kind: history.CaseEnding})
 	r.cancel(errCaseOver)

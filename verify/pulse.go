@@ -14,18 +14,38 @@ const (
 	beatEvery = 20 * time.Millisecond
 	// strainLimit is the lateness from which no further case is started.
 	strainLimit = 60 * time.Millisecond
+	// easyLimit is the lateness up to which more cases are started.
+	easyLimit = 5 * time.Millisecond
+	firstPace = 4
+	maxPace   = 24
+	firstRoom = 64
+	leastRoom = 4
 )
 
-// pulse watches whether this process runs when it should.
+// pulse watches whether this process runs when it should, and lets cases start
+// so that they do not make each other late: a case costs a few milliseconds of
+// processor time, and hundreds at once would cost half a second. What may be in
+// flight grows slowly while all is well, and halves when something was late.
 type pulse struct {
+	strain func() time.Duration // of the adapter
+
 	mu       sync.Mutex
-	last     time.Time     // beat
-	late     time.Duration // of the last beat
-	lastLate time.Time     // when a beat was over LateLimit
+	last     time.Time // beat
+	lastLate time.Time // when a beat was over LateLimit
+	pace     int       // starts allowed a beat
+	left     int       // of them until the next beat
+	room     int       // cases allowed in flight
+	maxRoom  int
+	inFlight int
 	next     chan struct{} // closed at the next beat
 }
 
-func newPulse() *pulse { return &pulse{last: time.Now(), next: make(chan struct{})} }
+func newPulse(parallel int, strain func() time.Duration) *pulse {
+	return &pulse{
+		strain: strain, last: time.Now(), pace: firstPace, left: firstPace,
+		room: min(firstRoom, parallel), maxRoom: parallel, next: make(chan struct{}),
+	}
+}
 
 // run beats until ctx is done.
 func (p *pulse) run(ctx context.Context) {
@@ -34,20 +54,39 @@ func (p *pulse) run(ctx context.Context) {
 	for {
 		select {
 		case <-t.C:
-			p.beat(time.Now())
+			p.beat(time.Now(), p.strain())
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (p *pulse) beat(now time.Time) {
+func (p *pulse) beat(now time.Time, strain time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.late = max(now.Sub(p.last)-beatEvery, 0)
+	late := max(now.Sub(p.last)-beatEvery, 0)
 	p.last = now
-	if p.late > LateLimit {
+	if late > LateLimit {
 		p.lastLate = now
+	}
+	worst := max(late, strain)
+	switch {
+	case worst > LateLimit:
+		p.pace = 1
+		p.room = max(min(p.room, p.inFlight)/2, leastRoom)
+	case worst > strainLimit:
+		p.pace = max(p.pace/2, 1)
+	case worst <= easyLimit:
+		if p.left == 0 {
+			p.pace = min(p.pace+1, maxPace)
+		}
+		if p.inFlight >= p.room {
+			p.room = min(p.room+2, p.maxRoom)
+		}
+	}
+	p.left = p.pace
+	if worst > strainLimit {
+		p.left = 0
 	}
 	close(p.next)
 	p.next = make(chan struct{})
@@ -60,20 +99,31 @@ func (p *pulse) lateSince(begin time.Time) bool {
 	return p.lastLate.After(begin) || time.Since(p.last) > LateLimit+beatEvery
 }
 
-// calm waits until neither this process nor the adapter is strained, at most a
-// second, so that starting cases does not itself make others late.
-func (p *pulse) calm(ctx context.Context, strain func() time.Duration) {
-	for range int(time.Second / beatEvery) {
+// enter waits until a case may start. It is false if ctx is done first; else
+// leave must follow.
+func (p *pulse) enter(ctx context.Context) bool {
+	for {
 		p.mu.Lock()
-		late, next := max(p.late, time.Since(p.last)-beatEvery), p.next
-		p.mu.Unlock()
-		if max(late, strain()) <= strainLimit {
-			return
+		next := p.next
+		if p.inFlight == 0 || p.left > 0 && p.inFlight < p.room {
+			p.left--
+			p.inFlight++
+			p.mu.Unlock()
+			return ctx.Err() == nil || p.leave()
 		}
+		p.mu.Unlock()
 		select {
 		case <-next:
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
+}
+
+// leave makes room for another case; it returns false.
+func (p *pulse) leave() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inFlight--
+	return false
 }

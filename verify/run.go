@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,13 +64,14 @@ type runner struct {
 // Run runs a plan and returns its report; the report is complete also when ctx
 // was cancelled half-way. onStep, if not nil, is told of every finished case.
 func Run(ctx context.Context, p *Plan, onStep func(Progress)) *Report {
-	r := &runner{p: p, pulse: newPulse(), started: time.Now(), onStep: onStep, report: newReport(p)}
+	r := &runner{p: p, started: time.Now(), onStep: onStep, report: newReport(p)}
+	r.pool = &adapterPool{start: p.Start, dialect: p.Dialect}
+	r.pulse = newPulse(p.Parallel, r.pool.strain)
 	var cancel context.CancelFunc
 	ctx, cancel = context.WithCancel(ctx)
 	r.stop = cancel
 	var wg sync.WaitGroup
 	wg.Go(func() { r.pulse.run(ctx) })
-	r.pool = &adapterPool{start: p.Start, dialect: p.Dialect}
 	r.run(ctx)
 	r.pool.close()
 	cancel()
@@ -111,7 +113,7 @@ func (r *runner) run(ctx context.Context) {
 
 // sanity runs the fault-free case that opens and closes a run.
 func (r *runner) sanity(ctx context.Context, when string) bool {
-	res := r.runCase(ctx, Case{ID: CaseID{Dialect: r.p.Dialect, Workload: sanity.ID, Fault: NoFault}, Workload: sanity}, nil)
+	res := r.runNow(ctx, Case{ID: CaseID{Dialect: r.p.Dialect, Workload: sanity.ID, Fault: NoFault}, Workload: sanity})
 	if res.Verdict != checker.Inconclusive && res.Verdict != checker.Skipped && !(res.acquired && res.released) {
 		res.Verdict = checker.Inconclusive
 		res.Reason = "the client did not acquire and release a free key without a fault" + outcomesText(res.Outcomes)
@@ -137,7 +139,7 @@ func (r *runner) controls(ctx context.Context) map[string]CaseResult {
 	var wg sync.WaitGroup
 	for id, c := range need {
 		wg.Go(func() {
-			res := r.runCase(ctx, c, nil)
+			res := r.runNow(ctx, c)
 			mu.Lock()
 			out[id] = res
 			mu.Unlock()
@@ -159,23 +161,22 @@ func (r *runner) controls(ctx context.Context) map[string]CaseResult {
 
 // sweep runs the cases with a fault, many at once.
 func (r *runner) sweep(ctx context.Context, controls map[string]CaseResult) {
-	slots := make(chan struct{}, r.p.Parallel)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, c := range r.p.Cases {
 		if c.ID.Fault == NoFault {
 			continue
 		}
-		r.pulse.calm(ctx, r.pool.strain)
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
+		control := controls[c.Workload.ID]
+		if v, why := canFire(c, control); v != checker.Safe {
+			r.done(CaseResult{Case: c, Verdict: v, Reason: why})
+			continue
+		}
+		if !r.pulse.enter(ctx) {
 			return
 		}
-		control := controls[c.Workload.ID]
 		wg.Go(func() {
-			defer func() { <-slots }()
-			r.done(r.runCase(ctx, c, &control))
+			r.done(r.runCase(ctx, c))
 		})
 	}
 }
@@ -204,18 +205,13 @@ func (r *runner) done(res CaseResult) {
 
 var errNotRun = errors.New("the run was stopped before this case was over")
 
-// runCase tries a case until it has a verdict.
-func (r *runner) runCase(ctx context.Context, c Case, control *CaseResult) CaseResult {
-	res := CaseResult{Case: c}
-	if control != nil {
-		if v, why := canFire(c, *control); v != checker.Safe {
-			res.Verdict, res.Reason = v, why
-			return res
-		}
-	}
+// runCase tries a case until it has a verdict. The caller has entered the pulse;
+// each further try enters anew.
+func (r *runner) runCase(ctx context.Context, c Case) CaseResult {
 	var late, unfired, broken int
 	for {
 		t := r.try(ctx, c)
+		r.pulse.leave()
 		t.Repeated = late + unfired + broken
 		switch {
 		case t.err == nil:
@@ -235,7 +231,18 @@ func (r *runner) runCase(ctx context.Context, c Case, control *CaseResult) CaseR
 			t.notRun = errors.Is(t.err, errNotRun)
 			return t.CaseResult
 		}
+		if !r.pulse.enter(ctx) {
+			return CaseResult{Case: c, Verdict: checker.Inconclusive, Reason: errNotRun.Error(), notRun: true}
+		}
 	}
+}
+
+// runNow runs a case as soon as it may start.
+func (r *runner) runNow(ctx context.Context, c Case) CaseResult {
+	if !r.pulse.enter(ctx) {
+		return CaseResult{Case: c, Verdict: checker.Inconclusive, Reason: errNotRun.Error(), notRun: true}
+	}
+	return r.runCase(ctx, c)
 }
 
 func isFailure(err error) bool {
@@ -331,7 +338,7 @@ func (t *try) judge(events []history.Event, policy checker.Policy) {
 
 // read takes from the events what the report needs besides the judgement.
 func (t *try) read(events []history.Event) {
-	t.Fired = fired(events)
+	t.Fired = slices.ContainsFunc(events, isFiring)
 	seen := map[FrameID]bool{}
 	own := map[FrameID]int{}
 	for _, e := range events {

@@ -122,7 +122,7 @@ func runExpired(r *caseRun) {
 	first := r.openAcquire("c1", expiredKey, second, second)
 	if first.settle() {
 		first.enter()
-		r.until(5*second, func(ev []history.Event) bool { return grantOver(ev, expiredKey, first.token) })
+		r.until(5*second, once(grantOver(expiredKey, first.token)))
 		first.leave()
 	}
 	second2 := r.openAcquire("c2", expiredKey, 2*second, 30*second)
@@ -156,14 +156,11 @@ func (r *caseRun) openAcquire(client, key string, wait, lease time.Duration) *ca
 	return r.acquire(client, key, wait, lease)
 }
 
-// grantOver tells whether the server has ended a grant.
-func grantOver(ev []history.Event, key string, token uint64) bool {
-	for _, e := range ev {
-		if e.Kind == history.GrantEnded && e.Key == key && e.Token == token {
-			return true
-		}
+// grantOver matches the end of a grant; of any grant of the key for token 0.
+func grantOver(key string, token uint64) func(history.Event) bool {
+	return func(e history.Event) bool {
+		return e.Kind == history.GrantEnded && e.Key == key && (token == 0 || e.Token == token)
 	}
-	return false
 }
 
 const (
@@ -221,15 +218,7 @@ func runLateReply(r *caseRun) {
 // takeOver waits for the end of a key's first grant, and then enters with the
 // next one, as another holder would.
 func (r *caseRun) takeOver(key string) {
-	over := r.until(5*second, func(ev []history.Event) bool {
-		for _, e := range ev {
-			if e.Kind == history.GrantEnded && e.Key == key {
-				return true
-			}
-		}
-		return false
-	})
-	if !over {
+	if !r.until(5*second, once(grantOver(key, 0))) {
 		return
 	}
 	if token, ok := r.srv.Acquire(key, time.Minute); ok {
