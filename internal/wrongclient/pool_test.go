@@ -1,0 +1,244 @@
+package wrongclient
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"tornwire/adapter"
+	"tornwire/frames"
+)
+
+func TestHint(t *testing.T) {
+	for _, c := range []struct {
+		notices []string // frames before the session ends
+		next    string   // address dialled then
+	}{
+		{nil, "10.0.0.1:7000"},
+		{[]string{"M10.0.0.2:7000"}, "10.0.0.2:7000"},
+		{[]string{"L10.0.0.2:7000"}, "10.0.0.2:7000"},
+		{[]string{"M10.9.9.9:7000"}, "10.0.0.1:7000"},
+		{[]string{"L10.9.9.9:7000"}, "10.0.0.1:7000"},
+		{[]string{"L", "M"}, "10.0.0.1:7000"},
+		{[]string{"L10.0.0.2:7000", "Eno_leader"}, "10.0.0.1:7000"},
+		{[]string{"L10.0.0.2:7000", "Enot_active"}, "10.0.0.2:7000"},
+	} {
+		stage(t, dialectCurrent, "", func(p *peer, c0 adapter.Client) {
+			if r := c0.Acquire(p.t.Context(), testKey, time.Second, 5*time.Second); r.Outcome != indeterminate {
+				t.Errorf("%v: %+v", c.notices, r)
+			}
+			time.Sleep(time.Second) // over every back-off
+			if r := c0.Acquire(p.t.Context(), "other", time.Second, 5*time.Second); r.Outcome != acquired {
+				t.Errorf("%v: afterwards %+v", c.notices, r)
+			}
+			if d := p.dials(); len(d) != 2 || d[1] != c.next {
+				t.Errorf("%v: dialled %v", c.notices, d)
+			}
+		}, onAcquire(func(k *link, r request) {
+			if k.n > 1 {
+				k.serve(r)
+				return
+			}
+			for _, n := range c.notices {
+				_ = k.send("raw", []byte(n+"\n"))
+			}
+			k.end("FIN")
+		}))
+	}
+	play(t, dialectCurrent, "", time.Second, 5*time.Second, onAcquire(func(k *link, r request) {
+		_ = k.send("raw", []byte("L10.0.0.2:7000\n\n")) // and a keep-alive
+		k.serve(r)
+	}), func(p *peer, _ adapter.Client, r adapter.Result, _ time.Duration) {
+		if r.Outcome != acquired || !p.endedAt(1).IsZero() {
+			t.Errorf("with L: %+v, session ended at %v", r, p.endedAt(1))
+		}
+	})
+}
+
+func TestUnmatchedGrant(t *testing.T) {
+	for _, duplicate := range []bool{false, true} {
+		play(t, dialectCurrent, "", 2*time.Second, 5*time.Second,
+			onAcquire(func(k *link, r request) {
+				k.grant(r)
+				f := owner(r)
+				f["token"] = 99
+				if duplicate {
+					f["token"] = 7
+				}
+				k.reply("A", r.key(), f)
+			}),
+			func(p *peer, _ adapter.Client, r adapter.Result, _ time.Duration) {
+				time.Sleep(time.Second)
+				rs := p.requests("R")
+				switch {
+				case r.Outcome != acquired || p.endedAt(1).IsZero():
+					t.Errorf("duplicate %v: %+v, session ended at %v", duplicate, r, p.endedAt(1))
+				case duplicate && len(rs) != 0:
+					t.Error("gave away the token that the application holds")
+				case !duplicate && (len(rs) != 1 || rs[0].session == 1 || rs[0].uint("token") != 99):
+					t.Errorf("releases: %+v", rs)
+				}
+			})
+	}
+}
+
+func TestCancelAndClose(t *testing.T) {
+	for _, closing := range []bool{false, true} {
+		stage(t, dialectCurrent, "", func(p *peer, c adapter.Client) {
+			ctx, cancel := context.WithCancel(p.t.Context())
+			defer cancel()
+			after(time.Second, func() {
+				if closing {
+					_ = c.Close()
+				} else {
+					cancel()
+				}
+			})
+			start := time.Now()
+			r := c.Acquire(ctx, testKey, 10*time.Second, 5*time.Second)
+			if r.Outcome != indeterminate || time.Since(start) != time.Second || p.endedAt(1).IsZero() {
+				t.Errorf("closing %v: %+v after %v", closing, r, time.Since(start))
+			}
+			if r := c.Acquire(ctx, testKey, time.Second, 5*time.Second); r.Outcome != unsent {
+				t.Errorf("closing %v: next call %+v", closing, r)
+			}
+			if !closing {
+				return
+			}
+			// Close returns when the last goroutine has ended, not before.
+			running := &c.(*client).running
+			running.Add(1)
+			after(time.Second, running.Done)
+			start = time.Now()
+			_ = c.Close()
+			if took := time.Since(start); took != time.Second {
+				t.Errorf("closed after %v", took)
+			}
+		}, onAcquire(func(*link, request) {}))
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	play(t, dialectCurrent, "", 3*time.Second, 5*time.Second, func(p *peer) {
+		p.greet = func(k *link) { _ = k.conn.Close() }
+	}, func(p *peer, _ adapter.Client, r adapter.Result, took time.Duration) {
+		n := len(p.dials())
+		if r.Outcome != unsent || took != 3*time.Second || n > 30 || n < 6 {
+			t.Errorf("%+v after %v with %d connections", r, took, n)
+		}
+	})
+
+	// An answer ends the back-off.
+	stage(t, dialectCurrent, "", func(p *peer, c adapter.Client) {
+		r := c.Acquire(p.t.Context(), testKey, 10*time.Second, 5*time.Second)
+		if n := len(p.dials()); r.Outcome != acquired || n != 11 {
+			t.Errorf("%+v with %d connections", r, n)
+		}
+		start := time.Now()
+		r = c.Acquire(p.t.Context(), "last", 10*time.Second, 5*time.Second) // ends session 11
+		r2 := c.Acquire(p.t.Context(), "next", 10*time.Second, 5*time.Second)
+		if took := time.Since(start); r.Outcome != indeterminate || r2.Outcome != acquired || took > firstPause {
+			t.Errorf("%+v and %+v after %v", r, r2, took)
+		}
+	}, func(p *peer) {
+		p.greet = func(k *link) {
+			if k.n <= 10 || k.addr == "10.0.0.2:7000" {
+				_ = k.conn.Close()
+				return
+			}
+			_ = k.send("greeting", []byte(greetLine))
+		}
+		p.script = func(k *link, r request) {
+			if r.key() == "last" {
+				k.end("FIN")
+				return
+			}
+			k.serve(r)
+		}
+	})
+}
+
+func TestReleaseSession(t *testing.T) {
+	for _, dialect := range bothDialects {
+		stage(t, dialect, "", func(p *peer, c adapter.Client) {
+			var got [3]adapter.Result
+			var calls sync.WaitGroup
+			for i := range got {
+				calls.Go(func() { got[i] = c.Acquire(p.t.Context(), fmt.Sprint("key", i), 5*time.Second, 30*time.Second) })
+			}
+			calls.Wait()
+			for i := range got {
+				if rel := got[i].Ticket.Release(p.t.Context()); rel.Outcome != released {
+					t.Errorf("%s: %+v", dialect, rel)
+				}
+			}
+			for _, r := range p.requests("R") {
+				for _, a := range p.requests("A") {
+					if a.key() == r.key() && a.session != r.session {
+						t.Errorf("%s: %s was granted on session %d, released on %d", dialect, r.key(), a.session, r.session)
+					}
+				}
+			}
+		}, onAcquire(func(k *link, r request) { time.Sleep(time.Second); k.grant(r) }))
+	}
+}
+
+func TestReleaseLateSession(t *testing.T) {
+	play(t, dialectV0, "", time.Second, 3*time.Second, func(p *peer) {
+		p.greet = func(k *link) {
+			if k.n > 1 {
+				time.Sleep(4 * time.Second)
+			}
+			_ = k.send("greeting", []byte(greetLine))
+		}
+		size := p.g.MustShape(frames.ServerToClient, "A").Size(len(testKey))
+		p.cut = &cut{frames.ServerToClient, "A", size, "FIN"}
+	}, func(p *peer, _ adapter.Client, r adapter.Result, _ time.Duration) {
+		time.Sleep(time.Second)
+		rel := r.Ticket.Release(p.t.Context())
+		if n := len(p.requests("R")); rel.Outcome != indeterminate || n != 0 || p.sessions != 2 {
+			t.Errorf("%+v with %d releases on %d sessions", rel, n, p.sessions)
+		}
+	})
+}
+
+func TestDuplicateV0(t *testing.T) {
+	stage(t, dialectV0, "", func(p *peer, c adapter.Client) {
+		for i, want := range []string{acquired, indeterminate} {
+			if r := c.Acquire(p.t.Context(), testKey, time.Second, 5*time.Second); r.Outcome != want {
+				t.Errorf("call %d: %+v", i+1, r)
+			}
+		}
+		if p.endedAt(1).IsZero() || len(p.requests("R")) != 0 {
+			t.Error("session open, or the key released")
+		}
+	}, onAcquire(func(k *link, r request) { k.reply("A", r.key(), map[string]uint64{"token": 7}) }))
+}
+
+func TestOrphanLane(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		play(t, dialectCurrent, "", time.Second, 5*time.Second, func(p *peer) {
+			p.script = func(k *link, r request) {
+				switch {
+				case r.op == "A":
+					f := owner(r)
+					f["owner"]++
+					f["token"] = 99
+					k.reply("A", r.key(), f)
+				case answers && k.n > 3:
+					k.serve(r)
+				}
+			}
+		}, func(p *peer, _ adapter.Client, r adapter.Result, _ time.Duration) {
+			time.Sleep(time.Minute)
+			n := len(p.requests("R"))
+			time.Sleep(10 * time.Minute)
+			rs := p.requests("R")
+			if r.Outcome != indeterminate || rs[0].uint("token") != 99 || answers && (n != 3 || len(rs) != 3) || !answers && (len(rs) < 40 || len(rs) > 52) {
+				t.Errorf("answers %v: %+v, %d releases, then %d", answers, r, n, len(rs))
+			}
+		})
+	}
+}
