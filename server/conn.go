@@ -25,6 +25,7 @@ const (
 
 	drainLimit = 1 << 20 // bytes read and dropped meanwhile
 	readSize   = 4096
+	keptSize   = 16 << 10 // largest buffer that is written from again
 )
 
 // conn is one connection. Three goroutines serve it: the reader, which also
@@ -154,7 +155,9 @@ func (c *conn) write() {
 				close(c.broken)
 				return
 			}
-			spare = batch
+			if spare = batch; cap(spare) > keptSize {
+				spare = nil // a burst must not cost memory for ever
+			}
 			continue
 		}
 		if last {

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -92,7 +94,7 @@ func TestBadFrames(t *testing.T) {
 		} {
 			inBubble(t, Config{Dialect: dialect}, func(h *harness) {
 				p := h.dial()
-				p.send("\n\n" + p.frame("R", strings.Repeat("k", 128), make([]uint64, 1)[:boolInt(dialect == current)]...) + raw + "trailing")
+				p.send("\n\n" + p.frame("R", strings.Repeat("k", 128), make([]uint64, 1)[:boolInt(dialect == current)]...) + raw + strings.Repeat("trailing", 2000))
 				if got := p.next(); !strings.HasPrefix(got, "N ") {
 					t.Fatalf("%s: a good frame before it was answered %q", name, got)
 				}
@@ -100,6 +102,10 @@ func TestBadFrames(t *testing.T) {
 					if got := p.next(); got != w {
 						t.Errorf("%s %s: got %q, want %q", dialect, name, got, w)
 					}
+				}
+				synctest.Wait()
+				if _, err := p.nc.Write([]byte("x")); err != nil {
+					t.Errorf("%s %s: not left open for the client to read its answer: %v", dialect, name, err)
 				}
 				h.wantTold()
 			})
@@ -117,6 +123,16 @@ func TestABadFrameDropsWhatWasQueued(t *testing.T) {
 		p.want("A owner=2 token=2 free", "E bad_frame", "FIN")
 		h.wantTold("granted k token=1", "queued k owner=1", "granted free token=2 owner=2", "attempt_ended k dropped owner=1")
 		h.wantHolder("free", 2) // a closed socket is no proof of release
+	})
+}
+
+func TestNothingIsReadAfterTheServerHasHungUp(t *testing.T) {
+	inBubble(t, Config{Dialect: v0, Capacity: 1}, func(h *harness) {
+		h.Acquire("k", time.Hour)
+		p := h.dial()
+		p.send(p.frame("A", "k", 9, 9) + p.frame("R", "k") + "Z\n")
+		p.want("FIN")
+		h.wantHolder("k", 1)
 	})
 }
 
@@ -205,6 +221,55 @@ func TestAClientThatDoesNotReadIsReset(t *testing.T) {
 		r.acquire("free", 0, 9, 1)
 		r.want("A owner=1 token=2 free")
 		h.wantTold("granted held token=1", "queued held owner=1", "granted free token=2 owner=1")
+	})
+}
+
+// Answers that nobody asked for just now pass the limit too.
+func TestAnswersThatPileUpResetTheConnection(t *testing.T) {
+	inBubbleWith(t, Config{QueueLimit: 4096}, memnet.Options{Buffer: 1024}, func(h *harness) {
+		key := strings.Repeat("k", 128)
+		h.Acquire(key, time.Hour)
+		p := h.dial()
+		const n = 2*OutboxLimit/(10+128) + 20 // the writer may have taken some already
+		for owner := range uint64(n) {
+			p.acquire(key, 5, 9, owner)
+		}
+		p.acquire(key, 200, 9, n)
+		h.told()
+		time.Sleep(5 * time.Second)
+		told := h.told()
+		if len(told) != n+1 || told[n-1] != fmt.Sprintf("attempt_ended %s timed_out owner=%d", key, n-1) ||
+			told[n] != fmt.Sprintf("attempt_ended %s dropped owner=%d", key, n) {
+			t.Errorf("%d events, the last %q", len(told), told[len(told)-1])
+		}
+		w := p.next()
+		for strings.HasPrefix(w, "T ") {
+			w = p.next()
+		}
+		if w != "RST" {
+			t.Errorf("ended with %q", w)
+		}
+	})
+}
+
+// mute is a connection that can no longer be written to.
+type mute struct{ net.Conn }
+
+func (mute) Write([]byte) (int, error) { return 0, errors.New("mute") }
+
+func TestAWriteErrorEndsAConnectionThatIsBeingRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, there := memnet.Pipe(memnet.Options{})
+		start := time.Now()
+		go func() { s.ServeConn(context.Background(), mute{there}) }()
+		newPeer(t, here, current).want("FIN")
+		if ms := since(start); ms != 0 {
+			t.Errorf("after %d ms", ms)
+		}
 	})
 }
 

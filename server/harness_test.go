@@ -68,9 +68,10 @@ func inBubbleWith(t *testing.T, cfg Config, opts memnet.Options, f func(h *harne
 		ended := make(chan error, 1)
 		go func() { ended <- s.Serve(ctx, l) }()
 		f(h)
+		stop := time.Now()
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Serve: %v", err)
+		if err := <-ended; err != nil || since(stop) != 0 {
+			t.Errorf("Serve: %v, %d ms after it was to end", err, since(stop))
 		}
 		if n := s.conns.Load(); n != 0 {
 			t.Errorf("%d connections left after Serve", n)

@@ -226,3 +226,23 @@ func TestTokensNeverWrap(t *testing.T) {
 		}
 	})
 }
+
+// A frame that was decoded while the table hung up comes too late.
+func TestAPartyThatHasLeftIsNotServed(t *testing.T) {
+	s, err := New(Config{OnEvent: func(e Event) {
+		if e.HasOwner {
+			t.Errorf("event %+v", e)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _ := s.Acquire("k", time.Hour)
+	p := &party{out: deaf{}}
+	s.table.leave(p)
+	s.table.acquire(&attempt{key: "k", hasOwner: true, patience: forever, lease: time.Second, from: p})
+	s.table.acquire(&attempt{key: "free", hasOwner: true, lease: time.Second, from: p})
+	if s.table.release(p, "k", token, true) {
+		t.Error("released")
+	}
+}
