@@ -231,6 +231,7 @@ func (r *caseRun) open(name string) bool {
 	r.clients[name] = c
 	secret := ""
 	var refused string
+	r.conn.opened()
 	c.opened, refused = r.ask(adapter.Request{
 		Type: adapter.TypeOpen, Client: c.name, Addresses: []string{l.Addr().String()}, Secret: &secret,
 	}, adapter.TypeOpenOK, func() { r.rec.Add(history.Event{Kind: history.ClientOpened, Client: name}) })

@@ -47,6 +47,7 @@ type adapterConn struct {
 	waiting map[uint64]*waiter
 	err     error
 	pings   pinger
+	used    usage
 }
 
 // waiter gets the answers to one request.

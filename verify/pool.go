@@ -3,39 +3,53 @@ package verify
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
 
-// adapterPool keeps one adapter running: one that failed is started again.
+// opensPerAdapter is how many clients are opened in an adapter whose library
+// cannot close them. Each goes on trying to reach its dead address, and a
+// thousand of them make a scheduler late; then a new adapter takes over.
+const opensPerAdapter = 400
+
+// adapterPool keeps one adapter running: one that failed is started again, one
+// that is full of clients it cannot close is replaced.
 type adapterPool struct {
 	start   Starter
 	dialect string
 
-	mu     sync.Mutex // held while an adapter starts: the others wait for it
-	conn   *adapterConn
-	starts int
-	broken error // why no adapter can be had any more
+	mu      sync.Mutex // held while an adapter starts: the others wait for it
+	conn    *adapterConn
+	starts  int
+	retired int
+	broken  error // why no adapter can be had any more
+	wg      sync.WaitGroup
+
+	strainMu sync.Mutex
+	strained *adapterConn // the adapter whose lateness counts
 }
 
-// get returns a live adapter.
+// get returns a live adapter; put must follow.
 func (p *adapterPool) get(ctx context.Context) (*adapterConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.broken != nil {
 		return nil, p.broken
 	}
-	if p.conn != nil {
-		select {
-		case <-p.conn.gone:
-		default:
+	if p.conn != nil && !p.conn.isGone() {
+		if !p.conn.full() {
+			p.conn.use(1)
 			return p.conn, nil
 		}
-		p.conn.stop()
+		p.retire()
 	}
-	if p.starts > maxRestarts {
-		p.broken = fmt.Errorf("the adapter failed %d times, the last time so: %w", p.starts, p.conn.explain(p.conn.reason()))
+	if p.starts-p.retired > maxRestarts {
+		p.broken = fmt.Errorf("the adapter failed %d times, the last time so: %w", p.starts-p.retired, p.conn.explain(p.conn.reason()))
 		return nil, p.broken
+	}
+	if p.conn != nil {
+		p.conn.stop()
 	}
 	p.starts++
 	t, err := p.start()
@@ -48,33 +62,105 @@ func (p *adapterPool) get(ctx context.Context) (*adapterConn, error) {
 		}
 		return nil, err
 	}
+	p.strainMu.Lock()
+	p.strained = p.conn
+	p.strainMu.Unlock()
+	p.conn.use(1)
 	return p.conn, nil
 }
 
-// restarts counts how often the adapter was started again.
+// put gives an adapter back.
+func (p *adapterPool) put(c *adapterConn) { c.use(-1) }
+
+// retire lets the cases in flight finish with the adapter, then stops it.
+func (p *adapterPool) retire() {
+	c := p.conn
+	p.conn = nil
+	p.retired++
+	p.wg.Go(func() {
+		c.drained()
+		c.stop()
+	})
+}
+
+// restarts counts how often the adapter was started again after it failed.
 func (p *adapterPool) restarts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(p.starts-1, 0)
+	return max(p.starts-p.retired-1, 0)
 }
 
-// strain returns how late the adapter's answers are; while it starts, not at all.
+// strain returns how late the adapter's answers are.
 func (p *adapterPool) strain() time.Duration {
-	if !p.mu.TryLock() {
+	p.strainMu.Lock()
+	c := p.strained
+	p.strainMu.Unlock()
+	if c == nil {
 		return 0
 	}
-	defer p.mu.Unlock()
-	if p.conn == nil {
-		return 0
-	}
-	return p.conn.strain()
+	return c.strain()
 }
 
-// close ends the adapter.
+// close ends all adapters.
 func (p *adapterPool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conn != nil {
 		p.conn.stop()
+	}
+	p.wg.Wait()
+}
+
+// usage counts the cases that use an adapter and the clients opened in it.
+type usage struct {
+	cases int
+	opens int
+	idle  chan struct{} // closed when cases is 0, if somebody waits
+}
+
+// use adds cases that use the adapter.
+func (c *adapterConn) use(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used.cases += n
+	if c.used.cases == 0 && c.used.idle != nil {
+		close(c.used.idle)
+		c.used.idle = nil
+	}
+}
+
+// drained returns when no case uses the adapter.
+func (c *adapterConn) drained() {
+	c.mu.Lock()
+	idle := make(chan struct{})
+	if c.used.cases == 0 {
+		close(idle)
+	} else {
+		c.used.idle = idle
+	}
+	c.mu.Unlock()
+	<-idle
+}
+
+// opened counts a client that was opened.
+func (c *adapterConn) opened() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used.opens++
+}
+
+// full tells whether the adapter should be replaced.
+func (c *adapterConn) full() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.used.opens >= opensPerAdapter && !slices.Contains(c.info.Features, "close")
+}
+
+func (c *adapterConn) isGone() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return false
 	}
 }

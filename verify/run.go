@@ -87,6 +87,7 @@ func (r *runner) run(ctx context.Context) {
 		r.report.unreachable(err)
 		return
 	}
+	r.pool.put(conn)
 	r.report.client(conn.info.Client)
 	if !conn.speaks(r.p.Dialect) {
 		r.report.skipAll(fmt.Sprintf("the adapter speaks %v, not %s", conn.info.Dialects, r.p.Dialect))
@@ -286,6 +287,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 		}
 		return t
 	}
+	defer r.pool.put(conn)
 	run, err := newCaseRun(ctx, c.ID, c.Workload, conn, r.p.Seed, r.p.Timeout)
 	if err != nil {
 		t.err = fmt.Errorf("the case cannot be set up: %w", err)

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -57,8 +58,12 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitCode(err)
 }
 
-// signalContext is cancelled by the first SIGINT or SIGTERM; a second one ends
-// the program at once.
+// hasteAfter is when a second signal is taken for impatience: some senders
+// signal a process and its group, so that one stop arrives twice.
+const hasteAfter = time.Second
+
+// signalContext is cancelled by the first SIGINT or SIGTERM; a second one, over
+// hasteAfter later, ends the program at once.
 func signalContext() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ch := make(chan os.Signal, 1)
@@ -67,8 +72,14 @@ func signalContext() (context.Context, func()) {
 	go func() {
 		select {
 		case s := <-ch:
-			signal.Stop(ch)
 			cancel(signalError{s})
+			t := time.NewTimer(hasteAfter)
+			defer t.Stop()
+			select {
+			case <-t.C:
+				signal.Stop(ch)
+			case <-done:
+			}
 		case <-done:
 		}
 	}()
@@ -100,7 +111,7 @@ func rootCommand() *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(verifyCommand(), listCommand(), explainCommand(), versionCommand())
+	root.AddCommand(verifyCommand(), listCommand(), explainCommand(), lockserverCommand(), versionCommand())
 	return root
 }
 
