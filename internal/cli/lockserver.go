@@ -146,7 +146,8 @@ func readSecret(file string) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 }
 
-// newLogger writes JSON lines, or readable ones if w is a terminal.
+// newLogger writes JSON lines, or readable ones if w is a terminal. It may be
+// used by several goroutines whatever w is.
 func newLogger(w io.Writer, verbose bool) zerolog.Logger {
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		w = zerolog.ConsoleWriter{Out: f, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""}
@@ -155,7 +156,7 @@ func newLogger(w io.Writer, verbose bool) zerolog.Logger {
 	if verbose {
 		level = zerolog.DebugLevel
 	}
-	return zerolog.New(w).Level(level).With().Timestamp().Logger()
+	return zerolog.New(zerolog.SyncWriter(w)).Level(level).With().Timestamp().Logger()
 }
 
 // eventLog logs what the lock table does without ever holding it up.
