@@ -232,7 +232,10 @@ func (j *judge) releasedAnothers(client string, g *grant, r *wireFrame, c Certai
 		others = append(others, g.call)
 	}
 	if x, y, for_ := j.together(g, key); x != nil {
-		fmt.Fprintf(b, "; calls %d (token %d) and %d (token %d) were then both inside for %s", x.id, x.token, y.id, y.token, ms(for_))
+		fmt.Fprintf(b, "; calls %d (token %d) and %d (token %d) were then both inside", x.id, x.token, y.id, y.token)
+		if for_ >= time.Millisecond {
+			b.WriteString(" for " + ms(for_))
+		}
 		others = append(others, x, y)
 	}
 	e := j.evidence(scene{call: from, frame: r, offset: len(r.data), at: g.end.ord, others: others, key: key})

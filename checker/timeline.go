@@ -2,6 +2,7 @@ package checker
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -195,16 +196,56 @@ func (v *view) relevant(sessions map[int]bool, calls map[int]bool, key string) [
 	return out
 }
 
-// clip keeps the start and the end of a long timeline.
-func clip(lines []string) []string {
+// clip shortens a long timeline to its first lines and those around the moment
+// judged, of which before lines lie before it.
+func clip(lines []string, before int) []string {
+	const (
+		head = 8
+		body = maxTimeline - head - 2 // two lines say what was left out
+	)
 	if len(lines) <= maxTimeline {
 		return lines
 	}
-	const head = maxTimeline / 2
-	tail := lines[len(lines)-(maxTimeline-head-1):]
-	left := len(lines) - head - len(tail)
-	out := append(lines[:head:head], fmt.Sprintf("%11s  %d more lines", "…", left))
-	return append(out, tail...)
+	to := min(max(before+body/4, head+body), len(lines))
+	from := to - body
+	out := lines[:head:head]
+	if from > head {
+		out = append(out, fmt.Sprintf("%11s  %d more lines", "…", from-head))
+	}
+	out = append(out, lines[from:to]...)
+	if to < len(lines) {
+		out = append(out, fmt.Sprintf("%11s  %d more lines", "…", len(lines)-to))
+	}
+	return out
+}
+
+// sketchy tells whether an event tells nothing about a lock: a preface line, a
+// keep-alive, a dial, the end of the case.
+func sketchy(e history.Event) bool {
+	switch e.Kind {
+	case history.ServerDialed, history.CallStarted, history.Acked:
+		return true
+	case history.EndSent:
+		return e.Cause == history.CauseTeardown
+	case history.Received, history.WriteBegun, history.WriteAccepted:
+		return e.Frame != nil && len(e.Frame.Op) > 1
+	}
+	return false
+}
+
+// story tells the events of a finding in at most maxTimeline lines.
+func (v *view) story(events []history.Event, at int) []string {
+	lines := Timeline(events)
+	if len(lines) <= maxTimeline {
+		return lines
+	}
+	events = slices.DeleteFunc(events, sketchy)
+	before := len(events)
+	if at > 0 && at <= len(v.events) {
+		judged := v.events[at-1].Seq
+		before = len(Timeline(slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Seq > judged })))
+	}
+	return clip(Timeline(events), before)
 }
 
 // scene collects what the evidence of a finding shows.
@@ -224,7 +265,7 @@ func (v *view) evidence(s scene) Evidence {
 	if s.frame != nil {
 		e.Session, e.Frame = s.frame.session, s.frame.ref.String()
 		e.FrameHex = fmt.Sprintf("%x", v.source(s.frame))
-		e.Delivered = v.acceptedOf(s.frame, s.at)
+		e.Delivered = v.passedOn(s.frame, s.at)
 		sessions[e.Session] = true
 	}
 	if s.call != nil {
@@ -243,7 +284,7 @@ func (v *view) evidence(s scene) Evidence {
 	delete(sessions, 0)
 	delete(calls, 0)
 	e.ServerState = v.state(key, s.at)
-	e.Timeline = clip(Timeline(v.relevant(sessions, calls, key)))
+	e.Timeline = v.story(v.relevant(sessions, calls, key), s.at)
 	return e
 }
 

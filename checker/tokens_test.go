@@ -67,3 +67,14 @@ func TestExactTokenOfTheLastCall(t *testing.T) {
 	s.pass(s.rel(1, "k1", 7)).pass(s.answer(1, "N", "k1", 7)).released(2, "not_held")
 	s.want(s.policy(), "exact-token safety")
 }
+
+// Of a request the evidence says how much of it was passed on.
+func TestEvidenceOfARequest(t *testing.T) {
+	s, a := single(t, v1, 7)
+	s.pass(a).acquired(1, "k1", 7).ask2release(1)
+	s.cut(s.rel(1, "k1", 77), 5)
+	r := s.want(s.policy(), "exact-token safety")
+	if e := r.Findings[0].Evidence; e.Delivered != [2]int{0, 5} || e.Offset != 12 || e.FrameHex != "52000000000000004d6b310a" {
+		t.Errorf("%+v", e)
+	}
+}

@@ -215,20 +215,24 @@ func hides(f *wireFrame) bool {
 	return f.shape == nil || f.shape.Kind == frames.Message && strings.Contains("ATBRN", f.shape.Op)
 }
 
-// acceptedOf counts how much of a frame the receiver's kernel acknowledged at
-// all, and how much ours had accepted before an order number.
-func (v *view) acceptedOf(f *wireFrame, before int) [2]int {
+// passedOn counts how much of a frame the receiver's kernel acknowledged at all,
+// and how much ours had accepted before an order number. A request is counted to
+// the end of the history, since it is its sender that is judged by it.
+func (v *view) passedOn(f *wireFrame, before int) [2]int {
 	var acked, accepted int
 	s := v.byID[f.session]
-	if s == nil {
+	if s == nil || f.ref.Dir > frames.ServerToClient {
 		return [2]int{}
 	}
-	total := s.link(f.ref.Dir).out.acked
-	for i := range f.cells {
-		c := &f.cells[i]
-		if c.accepted.happened() && c.accepted.ord < before {
+	if f.ref.Dir == frames.ClientToServer {
+		before = never
+	}
+	out := &s.link(f.ref.Dir).out
+	for i := range out.cells {
+		c := &out.cells[i]
+		if c.ref == f.ref && c.accepted.happened() && c.accepted.ord < before {
 			accepted++
-			if c.pos < total {
+			if c.pos < out.acked {
 				acked++
 			}
 		}
