@@ -180,5 +180,5 @@ func (d *Decoder) fail(err error) {
 	if d.off > 0 {
 		d.seq++
 	}
-	d.shape, d.off, d.ready = nil, 0, false
+	d.shape, d.off = nil, 0
 }

@@ -92,7 +92,7 @@ func TestNextOfNothing(t *testing.T) {
 // TestReset: nothing of the link before is left, wherever it stood.
 func TestReset(t *testing.T) {
 	v0, g := frames.MustBuiltin("ticketing-v0"), frames.MustBuiltin("ticketing")
-	in := []byte("x\nA\n\n\n\n\n\n\n\n\n\nkey\n\n")
+	in := []byte("Release-me\nA\n\n\n\n\n\n\n\n\n\nkey\n\nZ") // a preface that looks like a frame
 	want := decode(t, g, c2s, in)
 	for name, before := range map[string]string{
 		"fresh": "", "in the preface": "gre", "at a boundary": "greeting\n", "in a frame": "greeting\nRke",

@@ -125,7 +125,7 @@ func TestOwnGrammar(t *testing.T) {
 		if tr := decode(t, g, c2s, append(f, f...), sizes...); opsOf(tr) != "x x" || tr.err != "" {
 			t.Errorf("reads of %v: %+v", sizes, tr)
 		}
-		if tr := decode(t, g, s2c, []byte("hi\n\nyab\nyabc\n\n"), sizes...); opsOf(tr) != "hello again y y" || tr.opaqueAt != 13 {
+		if tr := decode(t, g, s2c, []byte("hi\ny\nyab\nyabc\n\n"), sizes...); opsOf(tr) != "hello again y y" || tr.opaqueAt != 14 {
 			t.Errorf("without a keep-alive a lone newline is unknown; reads of %v: %+v", sizes, tr)
 		}
 	}
@@ -145,6 +145,12 @@ max = 2
 without = "ü"
 [tails.ok]
 max = 8
+[tails.c]
+max = -1
+[tails.a]
+max = -1
+[tails.b]
+max = -1
 [[preface]]
 dir = "s2c"
 op = "g"
@@ -189,6 +195,9 @@ tail = "ok"
 		"unknown key frame.colour",
 		"name is missing",
 		"tail_limit is 513, not 1 to 512",
+		"tails.a: min 0 and max -1 do not fit 0 ≤ min ≤ max ≤ tail_limit 513",
+		"tails.b: min 0 and max -1 do not fit 0 ≤ min ≤ max ≤ tail_limit 513",
+		"tails.c: min 0 and max -1 do not fit 0 ≤ min ≤ max ≤ tail_limit 513",
 		"tails.long: min 0 and max 514 do not fit 0 ≤ min ≤ max ≤ tail_limit 513",
 		"tails.odd: min 3 and max 2 do not fit 0 ≤ min ≤ max ≤ tail_limit 513",
 		`tails.odd: without "ü" is not ASCII`,

@@ -132,7 +132,7 @@ func (t *tracer) opaque(pc frames.Piece) {
 	if t.tr.opaqueAt < 0 {
 		t.tr.opaqueAt, t.tr.seq = t.sum, pc.Seq
 	}
-	if s, _ := t.d.Pending(); s != nil {
+	if s, b := t.d.Pending(); s != nil || b != nil {
 		t.tb.Fatalf("byte %d: an opaque link has a pending frame", t.sum)
 	}
 	if t.d.Err() == nil || pc.Shape != nil || pc.Whole != nil || pc.Last || pc.Off != t.op || pc.First != (t.op == 0) || pc.Seq != t.tr.seq {
