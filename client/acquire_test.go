@@ -295,6 +295,7 @@ func TestCancel(t *testing.T) {
 		a := w.op("A")
 		k.cancel()
 		is(t, end[client.Indeterminate](k).Cause, context.Canceled)
+		same(t, "time", k.took, 0)
 		w.closed(0)
 		w.send("A", "k", a.owner, 5) // the grant that was on its way
 		lane := b.session(node1)
@@ -307,6 +308,28 @@ func TestCancel(t *testing.T) {
 		is(t, end[client.Unsent](k).Cause, context.Canceled)
 		w.closed(0)
 	})
+}
+
+// A write that makes no progress is stopped with its call, and no byte of the
+// request leaves after the deadline, even in the response grace.
+func TestBlockedWrite(t *testing.T) {
+	for _, cancel := range []bool{true, false} {
+		bubble(t, func(t *testing.T, b *bed) {
+			k := b.acquire("k", 2*time.Second, 5*time.Second)
+			w := b.accept(node1)
+			w.LimitReceive(44 + 3) // the answer to the greeting, and a bit
+			w.greet()
+			k.running()
+			if cancel {
+				k.cancel()
+			}
+			end[client.Indeterminate](k)
+			same(t, "cancelled", k.took == 0, cancel)
+			same(t, "in time", k.took <= 2*time.Second, true)
+			w.LimitReceive(-1)
+			w.closed(0)
+		}, grace(time.Second))
+	}
 }
 
 // A deadline of ctx is a cancel.

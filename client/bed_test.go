@@ -20,6 +20,7 @@ import (
 const (
 	node1  = "10.0.0.1:700"
 	node2  = "10.0.0.2:700"
+	node3  = "10.0.0.3:700"
 	secret = "s3cret"
 	ms     = time.Millisecond
 )

@@ -178,7 +178,7 @@ func TestTokenTwice(t *testing.T) {
 
 // §3.10: M closes; its address is a hint only if it is on the allowlist.
 func TestMoved(t *testing.T) {
-	for address, next := range map[string]string{node2: node2, "10.6.6.6:1": "", "": ""} {
+	for address, next := range map[string]string{node3: node3, "10.6.6.6:1": "", "": ""} {
 		bubble(t, func(t *testing.T, b *bed) {
 			w, k1, k2, _, _ := b.shared("k", "l")
 			w.send("M", address)
@@ -193,11 +193,11 @@ func TestMoved(t *testing.T) {
 			}
 			end[client.Unsent](k)
 			for i, a := range b.dialled()[n:] {
-				if a != node1 && a != node2 {
+				if (i == 0 && next != "" && a != next) || (a != node1 && a != node2 && a != node3) {
 					t.Fatalf("dial %d went to %s", i, a)
 				}
 			}
-		})
+		}, func(c *client.Config) { c.Addresses = append(c.Addresses, node3) })
 	}
 }
 
@@ -284,10 +284,13 @@ func TestNoLeaderDropsHint(t *testing.T) {
 				_ = w.Close()
 			}
 			end[client.Indeterminate](k)
+			synctest.Wait()
+			n := len(b.dialled())
 			k = b.acquire("k", 30*time.Second, time.Second)
 			w = b.session(node1)
 			w.send("B", "k", w.op("A").owner)
 			end[client.Busy](k)
+			same(t, "first dial", b.dialled()[n], node1)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,24 @@ func TestV0KeyHasItsSession(t *testing.T) {
 		same(t, "key", w.op("A").tail, "k")
 		w.send("T", "k")
 		end[client.TimedOut](k)
+	}, v0)
+}
+
+// So it is for two that wait to be written together.
+func TestV0KeyHasItsSessionWhileWriting(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bed) {
+		b.wrapper = func(c net.Conn) net.Conn { return slowWriter{c} }
+		w, _, _, _, _ := b.shared("l", "m") // m is still being written
+		b.refuse = func(int, string) bool { return true }
+		k1 := b.acquire("k", 9*time.Second, time.Second)
+		k2 := b.acquire("k", 9*time.Second, time.Second)
+		w.op("A")
+		w.quiet(3 * time.Second)
+		w.send("T", "k")
+		w.op("A")
+		w.send("T", "k")
+		end[client.TimedOut](k1)
+		end[client.TimedOut](k2)
 	}, v0)
 }
 
