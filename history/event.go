@@ -142,7 +142,7 @@ func Receiver(dir frames.Direction) Side {
 type FrameRef struct {
 	Dir frames.Direction `json:"dir"`
 	Op  string           `json:"op"`  // "" where the link is opaque
-	Nth int              `json:"nth"` // of its kind in the case, on any session, from 1
+	Nth int              `json:"nth"` // of its kind in the case, on any session, from 1; a preface line's in its session
 	Seq uint64           `json:"seq"` // on its link, from 0
 }
 

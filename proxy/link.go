@@ -160,6 +160,9 @@ func (l *link) begin(pc frames.Piece) {
 	}
 	nth, own := l.s.p.count(l.dir, pc.Shape.Op, l.s.id)
 	l.frame.Op, l.frame.Nth = pc.Shape.Op, nth
+	if pc.Kind == frames.Preface {
+		l.frame.Nth = own // every session has its preface: it is named within it
+	}
 	f := faults.Frame{Dir: l.dir, Op: pc.Shape.Op, Session: l.s.id, Nth: nth, SessionNth: own}
 	l.rule, l.steps = rules.Match(f)
 }

@@ -57,6 +57,7 @@ type Proxy struct {
 	nth   map[frameKey]int
 	gates map[string]chan struct{}
 	open  map[string]bool
+	live  map[int]*session
 }
 
 type frameKey struct {
@@ -70,7 +71,7 @@ func New(cfg Config) *Proxy {
 	if cfg.Dial == nil {
 		cfg.Dial = (&net.Dialer{}).DialContext
 	}
-	return &Proxy{cfg: cfg, nth: map[frameKey]int{}, gates: map[string]chan struct{}{}, open: map[string]bool{}}
+	return &Proxy{cfg: cfg, nth: map[frameKey]int{}, gates: map[string]chan struct{}{}, open: map[string]bool{}, live: map[int]*session{}}
 }
 
 // Serve accepts connections on l, whose clients are recorded as client, until
@@ -97,6 +98,30 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error 
 		}
 		s := newSession(p, int(p.sessions.Add(1)), client, c)
 		wg.Go(func() { s.run(ctx) })
+	}
+}
+
+// RecordAcked records, for every live session, how much of what was delivered
+// the receivers' kernels have acknowledged.
+func (p *Proxy) RecordAcked() {
+	p.mu.Lock()
+	var links []*link
+	for _, s := range p.live {
+		links = append(links, s.links[:]...)
+	}
+	p.mu.Unlock()
+	for _, l := range links {
+		l.recordAcked()
+	}
+}
+
+func (p *Proxy) setLive(s *session, live bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if live {
+		p.live[s.id] = s
+	} else {
+		delete(p.live, s.id)
 	}
 }
 

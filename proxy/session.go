@@ -41,6 +41,8 @@ func (s *session) run(ctx context.Context) {
 	for _, dir := range []frames.Direction{frames.ClientToServer, frames.ServerToClient} {
 		s.links[dir] = newLink(s, dir)
 	}
+	s.p.setLive(s, true)
+	defer s.p.setLive(s, false)
 	stop := onDone(ctx, func() {
 		close(s.done)
 		s.end(frames.ServerToClient, history.RST, history.CauseTeardown)

@@ -46,6 +46,15 @@ func (c CaseID) String() string {
 	return fmt.Sprintf("%s/%s/%s@%d:%s", c.Dialect, c.Workload, c.Frame, c.Offset, c.Fault)
 }
 
+// inSession is the session in which the frame is counted, 0 for any: a preface
+// line without one is the first session's.
+func (f FrameID) inSession() int {
+	if f.Session == 0 && len(f.Op) > 1 && f.Op != frames.OpKeepAlive {
+		return 1
+	}
+	return f.Session
+}
+
 const caseForm = "dialect/workload/direction.op.nth@offset:fault"
 
 // ParseCaseID reads an id. It checks the form only, not whether there is such a

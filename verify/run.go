@@ -351,7 +351,10 @@ func (t *try) read(events []history.Event) {
 			of.Session = e.Session
 			own[of]++
 			f.Nth, of.Nth = e.Frame.Nth, own[of]
-			seen[f], seen[of] = true, true
+			seen[of] = true
+			if f.inSession() == 0 || e.Session == 1 {
+				seen[f] = true
+			}
 		case e.Kind == history.CallResult:
 			t.Outcomes = append(t.Outcomes, outcome{e.Outcome, e.Raw})
 			t.acquired = t.acquired || e.Outcome == history.OutcomeAcquired
