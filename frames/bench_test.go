@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tornwire/frames"
 )
@@ -139,79 +140,111 @@ func (h *handSplitter) end(p []byte) (int, error) {
 }
 
 var (
-	directions = []frames.Direction{frames.ClientToServer, frames.ServerToClient}
+	directions = []frames.Direction{c2s, s2c}
 	cuts       = []string{"32KiB", "frame"}
 )
 
+// A pass goes once over the reads of a stream and returns the number of frames.
+type pass func(reads [][]byte) int
+
+func decodePass(dir frames.Direction) pass {
+	d := frames.MustBuiltin("ticketing").Decoder(dir)
+	d.Next([]byte("preface\n"))
+	return func(reads [][]byte) (n int) {
+		for _, rest := range reads {
+			for len(rest) > 0 {
+				pc, left := d.Next(rest)
+				if pc.Last {
+					n += len(pc.Whole) >> 5 // 40 to 46 bytes count as one
+				}
+				rest = left
+			}
+		}
+		return n
+	}
+}
+
+func handPass(dir frames.Direction) pass {
+	h := handSplitter{dir: dir}
+	return func(reads [][]byte) (n int) {
+		for _, rest := range reads {
+			for len(rest) > 0 {
+				var f []byte
+				var err error
+				if f, rest, err = h.next(rest); err != nil {
+					return -1
+				}
+				n += len(f) >> 5
+			}
+		}
+		return n
+	}
+}
+
+func movePass(frames.Direction) pass {
+	dst := make([]byte, readSize)
+	return func(reads [][]byte) (n int) {
+		for _, r := range reads {
+			n += copy(dst, r)
+		}
+		return n
+	}
+}
+
 // eachStream runs f for both directions and both ways of reading.
-func eachStream(b *testing.B, f func(b *testing.B, dir frames.Direction, reads [][]byte, frameCount int)) {
+func eachStream(b *testing.B, f func(b *testing.B, dir frames.Direction, reads [][]byte, list int)) {
 	for _, dir := range directions {
 		all := benchReads(b, dir)
 		for _, cut := range cuts {
-			b.Run(dir.String()+"/"+cut, func(b *testing.B) {
-				size := 0
-				for _, r := range all[cut] {
-					size += len(r)
-				}
-				b.SetBytes(int64(size))
-				b.ReportAllocs()
-				b.ResetTimer()
-				f(b, dir, all[cut], len(all["frame"]))
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(all["frame"])), "ns/frame")
-			})
+			b.Run(dir.String()+"/"+cut, func(b *testing.B) { f(b, dir, all[cut], len(all["frame"])) })
 		}
 	}
 }
 
-func BenchmarkDecode(b *testing.B) {
-	eachStream(b, func(b *testing.B, dir frames.Direction, reads [][]byte, want int) {
-		d := frames.MustBuiltin("ticketing").Decoder(dir)
-		d.Next([]byte("preface\n"))
+func benchPass(b *testing.B, of func(frames.Direction) pass, counts bool) {
+	eachStream(b, func(b *testing.B, dir frames.Direction, reads [][]byte, list int) {
+		size := 0
+		for _, r := range reads {
+			size += len(r)
+		}
+		p := of(dir)
+		b.SetBytes(int64(size))
+		b.ReportAllocs()
 		for b.Loop() {
-			got := 0
-			for _, rest := range reads {
-				for len(rest) > 0 {
-					var pc frames.Piece
-					if pc, rest = d.Next(rest); pc.Last {
-						got += len(pc.Whole) >> 5 // 40 to 46 bytes count as one
-					}
-				}
-			}
-			if got != want {
-				b.Fatalf("%d frames, not %d", got, want)
+			if n := p(reads); counts && n != list {
+				b.Fatalf("%d frames, not %d", n, list)
 			}
 		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*list), "ns/frame")
 	})
 }
 
-func BenchmarkHandSplitter(b *testing.B) {
-	eachStream(b, func(b *testing.B, dir frames.Direction, reads [][]byte, want int) {
-		h := handSplitter{dir: dir}
-		for b.Loop() {
-			got := 0
-			for _, rest := range reads {
-				for len(rest) > 0 {
-					var f []byte
-					var err error
-					if f, rest, err = h.next(rest); err != nil {
-						b.Fatal(err)
-					}
-					got += len(f) >> 5
-				}
-			}
-			if got != want {
-				b.Fatalf("%d frames, not %d", got, want)
-			}
-		}
-	})
-}
+func BenchmarkDecode(b *testing.B)       { benchPass(b, decodePass, true) }
+func BenchmarkHandSplitter(b *testing.B) { benchPass(b, handPass, true) }
+func BenchmarkMemmove(b *testing.B)      { benchPass(b, movePass, false) }
 
-func BenchmarkMemmove(b *testing.B) {
-	eachStream(b, func(b *testing.B, _ frames.Direction, reads [][]byte, _ int) {
-		dst := make([]byte, readSize)
+// BenchmarkRatio takes the three in turn, pass by pass, so that whatever slows
+// the machine slows all of them, and reports how many times the hand-written
+// splitter's time the decoder takes, and how many times memmove's: the median
+// and the quartiles of all passes.
+func BenchmarkRatio(b *testing.B) {
+	eachStream(b, func(b *testing.B, dir frames.Direction, reads [][]byte, _ int) {
+		passes := [3]pass{decodePass(dir), handPass(dir), movePass(dir)}
+		var hand, move []float64
 		for b.Loop() {
-			for _, r := range reads {
-				copy(dst, r)
+			var took [3]float64
+			for i, p := range passes {
+				start := time.Now()
+				p(reads)
+				took[i] = float64(time.Since(start))
+			}
+			hand = append(hand, took[0]/took[1])
+			move = append(move, took[0]/took[2])
+		}
+		for name, r := range map[string][]float64{"hand": hand, "memmove": move} {
+			slices.Sort(r)
+			for q, at := range map[string]int{"q1": len(r) / 4, "median": len(r) / 2, "q3": len(r) * 3 / 4} {
+				b.ReportMetric(r[at], "x-"+name+"-"+q)
 			}
 		}
 	})
