@@ -137,6 +137,7 @@ func newCaseRun(ctx context.Context, id CaseID, w *Workload, conn *adapterConn, 
 	r.ctx, r.cancel = context.WithCancelCause(tctx)
 	context.AfterFunc(r.ctx, stop)
 	r.wg.Go(func() { _ = r.srv.Serve(r.netCtx, l) })
+	r.wg.Go(r.heed)
 	return r, nil
 }
 
@@ -185,17 +186,26 @@ func (r *caseRun) tableEvent(e server.Event) {
 	})
 }
 
+// heed ends the case when its adapter has failed, whatever the case waits for.
+func (r *caseRun) heed() {
+	select {
+	case <-r.conn.gone:
+		r.fail(r.conn.reason())
+	case <-r.netCtx.Done():
+	}
+}
+
 // fail ends the case; what it still does returns at once.
 func (r *caseRun) fail(err error) { r.cancel(err) }
 
 // over tells whether the case has failed.
 func (r *caseRun) over() bool { return r.ctx.Err() != nil }
 
-// ask sends a request with one answer within RequestLimit. It is false if the
+// ask sends a request with one answer within requestLimit. It is false if the
 // case failed or the adapter answered with an error.
 func (r *caseRun) ask(req adapter.Request, want string, got func()) (ok bool, refused string) {
-	ctx, cancel := context.WithTimeoutCause(r.ctx, RequestLimit, &failure{
-		reason: fmt.Sprintf("the adapter did not answer %s within %s", req.Type, RequestLimit),
+	ctx, cancel := context.WithTimeoutCause(r.ctx, requestLimit, &failure{
+		reason: fmt.Sprintf("the adapter did not answer %s within %s", req.Type, requestLimit),
 	})
 	defer cancel()
 	var resp adapter.Response
@@ -294,7 +304,7 @@ func (r *caseRun) close(name string) {
 		r.pause(watchAfter)
 	}
 	r.rec.Add(history.Event{Kind: history.CloseAsked, Client: name})
-	ctx, cancel := context.WithTimeout(r.ctx, RequestLimit)
+	ctx, cancel := context.WithTimeout(r.ctx, requestLimit)
 	defer cancel()
 	err := r.conn.ask(ctx, adapter.Request{Type: adapter.TypeClose, Client: c.name},
 		[]string{adapter.TypeCloseOK, adapter.TypeUnsupported, adapter.TypeError}, func(a adapter.Response) {
@@ -306,7 +316,7 @@ func (r *caseRun) close(name string) {
 		})
 	switch {
 	case err != nil && r.ctx.Err() == nil && c.noClose == false && ctx.Err() != nil:
-		err = &failure{reason: fmt.Sprintf("the adapter did not answer close within %s", RequestLimit)}
+		err = &failure{reason: fmt.Sprintf("the adapter did not answer close within %s", requestLimit)}
 		r.conn.fail(err)
 		r.fail(err)
 	case err != nil:

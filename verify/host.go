@@ -23,6 +23,9 @@ const (
 	pingEvery    = 100 * time.Millisecond
 )
 
+// The limits in force; only tests change them.
+var initLimit, requestLimit = InitLimit, RequestLimit
+
 // transport is a running adapter: a child process, or a library in this one.
 type transport interface {
 	io.Writer          // its stdin
@@ -79,7 +82,7 @@ func dialAdapter(ctx context.Context, t transport, dialect string) (*adapterConn
 	}
 	c.wg.Go(c.read)
 	c.wg.Go(c.write)
-	ctx, cancel := context.WithTimeoutCause(ctx, InitLimit, fmt.Errorf("no init_ok within %s", InitLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, initLimit, fmt.Errorf("no init_ok within %s", initLimit))
 	defer cancel()
 	var got adapter.Response
 	req := adapter.Request{Type: adapter.TypeInit, Version: adapter.Version, Dialect: dialect}
@@ -102,17 +105,15 @@ func dialAdapter(ctx context.Context, t transport, dialect string) (*adapterConn
 
 // explain prefers the adapter's own failure, which says more than a timeout.
 func (c *adapterConn) explain(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var f *failure
-	if c.err != nil && errors.As(c.err, &f) {
-		err = c.err
+	if own := c.reason(); errors.As(own, &f) {
+		err = own
 	}
-	if !errors.As(err, &f) {
-		f = &failure{reason: err.Error()}
+	reason := err.Error()
+	if errors.As(err, &f) {
+		reason = f.reason
 	}
-	f.words = c.t.LastWords()
-	return f
+	return &failure{reason: reason, words: c.t.LastWords()}
 }
 
 // speaks tells whether the adapter knows a dialect.

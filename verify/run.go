@@ -115,11 +115,15 @@ func (r *runner) run(ctx context.Context) {
 // sanity runs the fault-free case that opens and closes a run.
 func (r *runner) sanity(ctx context.Context, when string) bool {
 	res := r.runNow(ctx, Case{ID: CaseID{Dialect: r.p.Dialect, Workload: sanity.ID, Fault: NoFault}, Workload: sanity})
-	if res.Verdict != checker.Inconclusive && res.Verdict != checker.Skipped && !(res.acquired && res.released) {
+	// What the client is proved to have done wrong goes before what it did not do.
+	if (res.Verdict == checker.Safe || res.Verdict == checker.NonStrict) && !(res.acquired && res.released) {
 		res.Verdict = checker.Inconclusive
 		res.Reason = "the client did not acquire and release a free key without a fault" + outcomesText(res.Outcomes)
 	}
 	r.report.sanity(when, res)
+	if res.Verdict == checker.Skipped && when == "first" {
+		r.report.skipAll(res.Reason)
+	}
 	return res.Verdict != checker.Inconclusive && res.Verdict != checker.Skipped
 }
 
@@ -304,6 +308,8 @@ func (r *runner) try(ctx context.Context, c Case) try {
 	switch {
 	case ctx.Err() != nil:
 		t.err = errNotRun
+	case isFailure(cause):
+		t.err = conn.explain(cause)
 	case cause != nil:
 		t.err = cause
 	case conn.lateSince(run.began) || r.pulse.lateSince(run.began):
