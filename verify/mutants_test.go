@@ -1,0 +1,143 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"tornwire/checker"
+	"tornwire/internal/wrongclient"
+)
+
+// cuts lists the cases of a frame at the given offsets, for each fault.
+func cuts(dialect, workload, frame string, offsets []int, faults ...string) []string {
+	var out []string
+	for _, k := range offsets {
+		for _, f := range faults {
+			out = append(out, fmt.Sprintf("%s/%s/%s@%d:%s", dialect, workload, frame, k, f))
+		}
+	}
+	return out
+}
+
+// sizes of the frames of workload single that the mutants are shown on.
+var singleSize = map[string]struct{ request, grant, header, release int }{
+	dialectCurrent: {20, 26, 17, 18},
+	dialectV0:      {14, 18, 9, 10},
+}
+
+// shows lists the cases that show a defect in a dialect.
+func shows(defect, dialect string) []string {
+	n := singleSize[dialect]
+	answer := func(faults ...string) []string {
+		return cuts(dialect, "single", "s2c.A.1", []int{0, 1, n.header, n.grant - 1}, faults...)
+	}
+	request := func(faults ...string) []string {
+		return cuts(dialect, "single", "c2s.A.1", []int{n.request}, faults...)
+	}
+	none := []string{dialect + "/single/none"}
+	switch defect {
+	case "enters-anyway":
+		return append(answer("truncate-fin", "truncate-rst", "truncate-silence"), request("truncate-fin")...)
+	case "partial-is-acquired":
+		return cuts(dialect, "single", "s2c.A.1", []int{n.header, n.header + 1, n.grant - 1}, "truncate-fin", "truncate-silence", "split")
+	case "eof-is-timeout", "eof-is-unsent", "eof-is-busy", "resend-same", "resend-new-owner":
+		return append(answer("truncate-fin", "truncate-rst"), request("truncate-fin", "truncate-rst")...)
+	case "newline-first":
+		return append(cuts(dialect, "single", "s2c.A.1", []int{1, n.header, n.grant - 1}, "split"), none...)
+	case "release-by-key":
+		return append(cuts(dialect, "single", "c2s.R.1", []int{n.release}, "truncate-fin"), dialect+"/expired/none")
+	case "wrong-token-released":
+		return append(cuts(dialect, "single", "c2s.R.1", []int{n.release}, "truncate-fin", "truncate-silence"), none...)
+	case "never-settles":
+		return append(answer("truncate-rst"), request("truncate-rst")...)
+	case "stale-zero":
+		return []string{dialect + "/late-reply/s2c.A.1@0:hold"}
+	}
+	return nil
+}
+
+// severityShown is that of the defects that do not show their rule at its gravest.
+var severityShown = map[string]checker.Severity{
+	"eof-is-timeout": checker.Contract,
+	"eof-is-unsent":  checker.Contract,
+	"eof-is-busy":    checker.Contract,
+}
+
+var verdictOf = map[checker.Severity]checker.Verdict{
+	checker.Safety: checker.Unsafe, checker.Contract: checker.Nonconforming, checker.Hygiene: checker.NonStrict,
+}
+
+// TestMutants holds the sweep to spec/mutants.md: each defect gives the verdict
+// of its rule's severity, and the rule is named.
+func TestMutants(t *testing.T) {
+	for _, d := range wrongclient.Defects() {
+		t.Run(d.Name, func(t *testing.T) {
+			t.Parallel()
+			rule, ok := checker.RuleByID(d.Rule)
+			if !ok {
+				t.Skipf("rule %s is not implemented", d.Rule)
+			}
+			severity := rule.Severity
+			if s, ok := severityShown[d.Name]; ok {
+				severity = s
+			}
+			for _, dialect := range d.Dialects {
+				t.Run(dialect, func(t *testing.T) {
+					t.Parallel()
+					mutant(t, d, dialect, verdictOf[severity])
+				})
+			}
+		})
+	}
+}
+
+func mutant(t *testing.T, d wrongclient.Defect, dialect string, want checker.Verdict) {
+	ids := shows(d.Name, dialect)
+	if len(ids) == 0 {
+		t.Fatal("no case is said to show it")
+	}
+	r := runPlan(t, Options{Cases: ids, Profile: "official", Strict: true, Start: Library(wrong(t, d.Name))})
+	code := map[checker.Verdict]int{
+		checker.Unsafe: ExitUnsafe, checker.Nonconforming: ExitUnsafe, checker.NonStrict: ExitNonStrict,
+	}[want]
+	if r.Verdict != want || r.ExitCode != code {
+		t.Errorf("verdict %s with exit code %d, want %s with %d", r.Verdict, r.ExitCode, want, code)
+	}
+	if !slices.Contains(certain(r), d.Rule) {
+		t.Errorf("broken for certain: %v, and not %s", certain(r), d.Rule)
+	}
+	if t.Failed() {
+		t.Log(text(r))
+	}
+}
+
+// TestRightClients runs every case that shows a mutant with clients that are
+// right: no finding at all.
+func TestRightClients(t *testing.T) {
+	all := map[string][]string{}
+	for _, d := range wrongclient.Defects() {
+		for _, dialect := range d.Dialects {
+			all[dialect] = append(all[dialect], shows(d.Name, dialect)...)
+		}
+	}
+	for dialect, ids := range all {
+		t.Run("right/"+dialect, func(t *testing.T) {
+			t.Parallel()
+			isSafe(t, Options{Cases: ids, Profile: "official", Start: Library(wrong(t, ""))})
+		})
+		t.Run("reference/"+dialect, func(t *testing.T) {
+			t.Parallel()
+			isSafe(t, Options{Cases: ids, Profile: "official", Start: Library(referenceLibrary())})
+		})
+	}
+}
+
+func isSafe(t *testing.T, o Options) *Report {
+	t.Helper()
+	r := runPlan(t, o)
+	if r.Verdict != checker.Safe || r.ExitCode != ExitSafe || len(r.Findings) > 0 || r.Cases.Safe != r.Cases.Total {
+		t.Errorf("verdict %s, exit code %d, %+v, and %d findings:\n%s", r.Verdict, r.ExitCode, r.Cases, len(r.Findings), text(r))
+	}
+	return r
+}
