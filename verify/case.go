@@ -130,7 +130,11 @@ func newCaseRun(ctx context.Context, id CaseID, w *Workload, conn *adapterConn, 
 	if err != nil {
 		return nil, err
 	}
-	r.px = proxy.New(proxy.Config{Grammar: r.grammar, Upstream: l.Addr().String(), Rules: rules, Recorder: r.rec})
+	cfg := proxy.Config{Grammar: r.grammar, Upstream: l.Addr().String(), Rules: rules, Recorder: r.rec}
+	if !conn.closes() {
+		cfg.Keep = conn.keep
+	}
+	r.px = proxy.New(cfg)
 	// The network outlives a cancelled case, so that it is torn down in order.
 	r.netCtx, r.netEnd = context.WithCancel(context.WithoutCancel(ctx))
 	tctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the case took over %s", limit))

@@ -123,6 +123,7 @@ func (c *adapterConn) speaks(dialect string) bool { return slices.Contains(c.inf
 func (c *adapterConn) stop() {
 	c.fail(errors.New("the adapter was stopped"))
 	c.wg.Wait()
+	c.letGo()
 }
 
 // fail ends the connection once. Everybody who waits is told.

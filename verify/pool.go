@@ -3,15 +3,17 @@ package verify
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
 )
 
 // opensPerAdapter is how many clients are opened in an adapter whose library
-// cannot close them. Each goes on trying to reach its dead address, and a
-// thousand of them make a scheduler late; then a new adapter takes over.
-const opensPerAdapter = 400
+// cannot close them; then a new adapter takes over. Their connections are kept
+// until the adapter ends, since a library that reconnects for ever to addresses
+// that are gone soon does nothing else.
+const opensPerAdapter = 200
 
 // adapterPool keeps one adapter running: one that failed is started again, one
 // that is full of clients it cannot close is replaced.
@@ -116,6 +118,7 @@ type usage struct {
 	cases int
 	opens int
 	idle  chan struct{} // closed when cases is 0, if somebody waits
+	kept  []net.Conn    // connections of clients that cannot be closed
 }
 
 // use adds cases that use the adapter.
@@ -153,7 +156,28 @@ func (c *adapterConn) opened() {
 func (c *adapterConn) full() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.used.opens >= opensPerAdapter && !slices.Contains(c.info.Features, "close")
+	return c.used.opens >= opensPerAdapter && !c.closes()
+}
+
+// closes tells whether the library can close a client.
+func (c *adapterConn) closes() bool { return slices.Contains(c.info.Features, "close") }
+
+// keep keeps a connection until the adapter ends.
+func (c *adapterConn) keep(conn net.Conn) {
+	c.mu.Lock()
+	c.used.kept = append(c.used.kept, conn)
+	c.mu.Unlock()
+}
+
+// letGo closes the kept connections.
+func (c *adapterConn) letGo() {
+	c.mu.Lock()
+	kept := c.used.kept
+	c.used.kept = nil
+	c.mu.Unlock()
+	for _, conn := range kept {
+		conn.Close()
+	}
 }
 
 func (c *adapterConn) isGone() bool {
