@@ -72,7 +72,7 @@ func ParseCaseID(s string) (CaseID, error) {
 	frame, rest, ok := strings.Cut(parts[2], "@")
 	off, fault, ok2 := strings.Cut(rest, ":")
 	k, err := strconv.Atoi(off)
-	if !ok || !ok2 || err != nil || k < 0 || fault == "" || strconv.Itoa(k) != off {
+	if !ok || !ok2 || err != nil || k < 0 || fault == "" || fault == NoFault || strconv.Itoa(k) != off {
 		return CaseID{}, fmt.Errorf("case id %q: %q is not of the form direction.op.nth@offset:fault", s, parts[2])
 	}
 	id.Offset, id.Fault = k, fault
