@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -25,10 +24,10 @@ func TestMain(m *testing.M) {
 		os.Exit(childMain(os.Args[2], os.Args[3:]))
 	}
 	// Most of a run is waiting, so that many tests fit side by side.
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	initLimit, requestLimit = 10*time.Second, 3*time.Second
+	initLimit, requestLimit = 5*time.Second, 3*time.Second
 	goleak.VerifyTestMain(m)
 }
 
@@ -107,12 +106,4 @@ func (r restricted) Info() adapter.Info {
 	i := r.Library.Info()
 	r.change(&i)
 	return i
-}
-
-// within is a context for what must not take long.
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
