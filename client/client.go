@@ -52,7 +52,8 @@ const (
 
 	openLimit    = 5 * time.Second        // to dial and to get through the preface
 	releaseLimit = 5 * time.Second        // for the answer to a release
-	drainTime    = 50 * time.Millisecond  // to read what had arrived when a session is given up
+	drainLimit   = time.Second            // for a connection that does not heed its deadline
+	drainBytes   = 64 << 10               // that are read of what has arrived when a session is given up
 	idleLimit    = 90 * time.Second       // after which an unused session is closed
 	minOpenTime  = 250 * time.Millisecond // that an address gets even if others wait
 )
@@ -139,7 +140,7 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	c.cancel(ErrClosed)
 	for _, s := range all {
-		_ = s.conn.Close()
+		s.hangUp()
 	}
 	c.wg.Wait()
 	return nil

@@ -12,7 +12,8 @@ func (s *session) read(rest []byte) {
 	c := s.c
 	defer c.wg.Done()
 	s.end(s.readAll(rest))
-	_ = s.conn.Close()
+	s.hangUp()
+	close(s.closed)
 	c.mu.Lock()
 	delete(c.open, s)
 	c.mu.Unlock()
@@ -27,11 +28,30 @@ func (s *session) readAll(rest []byte) ending {
 			return e
 		}
 		if err != nil {
+			s.drainRest(buf)
 			return ending{cause: fmt.Errorf("reading from %s: %w", s.addr, err), pause: peerEnded}
 		}
 		var n int
 		n, err = s.conn.Read(buf)
 		p = buf[:n]
+	}
+}
+
+// drainRest takes what has arrived on a session that was given up: a grant among
+// it is released, not left to its lease.
+func (s *session) drainRest(buf []byte) {
+	s.c.mu.Lock()
+	drain := s.drain
+	s.c.mu.Unlock()
+	for left := drainBytes; drain && left > 0; {
+		n := arrived(s.conn, buf)
+		if n == 0 {
+			return
+		}
+		if _, stop := s.feed(buf[:n], time.Now()); stop {
+			return
+		}
+		left -= n
 	}
 }
 

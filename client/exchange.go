@@ -65,12 +65,6 @@ func (s *session) write() {
 	for {
 		select {
 		case <-s.gone:
-			s.c.mu.Lock()
-			drain := s.drain
-			s.c.mu.Unlock()
-			if half, ok := s.conn.(interface{ CloseWrite() error }); ok && drain {
-				_ = half.CloseWrite()
-			}
 			return
 		case r := <-s.out:
 			s.send(r)
@@ -151,7 +145,7 @@ func (s *session) giveUp(r *request, cause error) reply {
 		return reply{kind: unsent, cause: cause}
 	}
 	s.forget(r)
-	e := ending{cause: fmt.Errorf("another request ended the session: %w", cause), drain: true}
+	e := ending{cause: fmt.Errorf("another request ended the session: %w", cause), drain: true, abort: !r.release}
 	first := s.endLocked(e)
 	s.c.mu.Unlock()
 	if first {

@@ -84,6 +84,57 @@ func TestAgainstServer(t *testing.T) {
 	}
 }
 
+// A call that is given up leaves the server's queue, so that the lock is not
+// granted to nobody when its turn comes.
+func TestGivenUpLeavesQueue(t *testing.T) {
+	for _, how := range []string{"cancel", "deadline", "close"} {
+		synctest.Test(t, func(t *testing.T) {
+			srv, err := server.New(server.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := memnet.New(memnet.Options{})
+			l, err := n.Listen("tcp", node1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() { _ = srv.Serve(ctx, l) })
+			defer wg.Wait()
+			defer cancel()
+			c, err := client.New(client.Config{Addresses: []string{node1}, Dial: n.Dial})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			token, _ := srv.Acquire("k", time.Minute)
+			wait, cctx := 30*time.Second, ctx
+			if how == "deadline" {
+				wait = 1500 * ms // the server's own T would come at 2 s
+			} else {
+				var stop context.CancelFunc
+				cctx, stop = context.WithCancel(ctx)
+				time.AfterFunc(1500*ms, func() {
+					if how == "close" {
+						_ = c.Close()
+					}
+					stop()
+				})
+			}
+			out, err := c.Acquire(cctx, "k", wait, time.Minute)
+			if _, ok := out.(client.Indeterminate); !ok || err != nil {
+				t.Fatalf("%s: %v, %v", how, out, err)
+			}
+			synctest.Wait()
+			srv.Release("k", token)
+			if tab := srv.Table(); len(tab) > 0 {
+				t.Errorf("%s: left in the table: %+v", how, tab)
+			}
+		})
+	}
+}
+
 // Many calls, cancels, releases and torn connections at once: whoever is told
 // that it holds the lock is the holder in the table while its lease lasts for
 // certain, and at the end nothing is left.

@@ -17,13 +17,14 @@ import (
 // it and one writes it. It ends once, for all: from then on it is in no pool,
 // nothing is written to it, and all its requests are resolved.
 type session struct {
-	c    *Client
-	p    *pool
-	addr string
-	conn net.Conn
-	dec  *frames.Decoder
-	out  chan *request // to the writing goroutine, without a buffer
-	gone chan struct{} // closed at the end
+	c      *Client
+	p      *pool
+	addr   string
+	conn   net.Conn
+	dec    *frames.Decoder
+	out    chan *request // to the writing goroutine, without a buffer
+	gone   chan struct{} // closed at the end
+	closed chan struct{} // closed when the connection is
 
 	// Guarded by Client.mu.
 	load     int // requests that use the session, from choice to outcome
@@ -31,7 +32,8 @@ type session struct {
 	releases map[ident]*request
 	healthy  bool // a matched response came
 	ended    bool
-	drain    bool // ended, but what had arrived is still read
+	drain    bool // ended, but what has arrived is still read
+	abort    bool // ended with acquires unanswered
 	cause    error
 	lastUse  time.Time
 	idle     *time.Timer
@@ -41,7 +43,8 @@ type session struct {
 type ending struct {
 	cause error
 	pause backoff
-	drain bool // read on for drainTime, to learn the tokens of grants on their way
+	drain bool // read what has arrived, to learn the tokens of grants
+	abort bool // an acquire was unanswered that is pending no more
 }
 
 // openSession dials addr and goes through the preface. The session is returned
@@ -104,7 +107,7 @@ func (c *Client) preface(ctx context.Context, p *pool, addr string) (*session, [
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	s := &session{
 		c: c, p: p, addr: addr, conn: conn, dec: c.wire.grammar.Decoder(frames.ServerToClient),
-		out: make(chan *request), gone: make(chan struct{}),
+		out: make(chan *request), gone: make(chan struct{}), closed: make(chan struct{}),
 		acquires: map[ident]*request{}, releases: map[ident]*request{},
 	}
 	rest, err := s.greet(c.cfg.Secret)
@@ -197,6 +200,7 @@ func (s *session) endLocked(e ending) bool {
 	}
 	c := s.c
 	s.ended, s.drain, s.cause = true, e.drain, e.cause
+	s.abort = e.abort || len(s.acquires) > 0
 	for i, o := range s.p.sessions {
 		if o == s {
 			s.p.sessions = append(s.p.sessions[:i], s.p.sessions[i+1:]...)
@@ -218,16 +222,34 @@ func (s *session) endLocked(e ending) bool {
 	return true
 }
 
-// shut closes the connection, or half of it if it is to be drained: the write
-// is ended at once, what arrives within drainTime is read, and then the reading
-// goroutine closes it all.
+// shut closes the connection. To drain it, reads and writes are stopped, the
+// reading goroutine takes what has arrived and closes, and shut waits for that:
+// when a call is over, so is its session.
 func (s *session) shut(e ending) {
-	if !e.drain {
-		_ = s.conn.Close()
-		return
+	if e.drain {
+		_ = s.conn.SetDeadline(time.Unix(1, 0))
+		limit := time.NewTimer(drainLimit)
+		defer limit.Stop()
+		select {
+		case <-s.closed:
+			return
+		case <-limit.C: // a connection that knows no deadlines
+		}
 	}
-	_ = s.conn.SetWriteDeadline(time.Unix(1, 0)) // the writing goroutine then sends FIN
-	_ = s.conn.SetReadDeadline(time.Now().Add(drainTime))
+	s.hangUp()
+}
+
+// hangUp closes the connection. If acquires were unanswered it resets it: a
+// server may go on serving a client whose FIN it has seen, and would grant the
+// lock to nobody when their turn came (spec/ticketing.md §2).
+func (s *session) hangUp() {
+	s.c.mu.Lock()
+	abort := s.abort
+	s.c.mu.Unlock()
+	if l, ok := s.conn.(interface{ SetLinger(sec int) error }); ok && abort {
+		_ = l.SetLinger(0)
+	}
+	_ = s.conn.Close()
 }
 
 func (s *session) closeIdle() {
@@ -236,7 +258,7 @@ func (s *session) closeIdle() {
 	first := s.load == 0 && time.Since(s.lastUse) >= idleLimit && s.endLocked(ending{cause: errIdle})
 	c.mu.Unlock()
 	if first {
-		_ = s.conn.Close()
+		s.hangUp()
 	}
 }
 
