@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"syscall"
 
 	"tornwire/history"
@@ -28,12 +29,12 @@ func reset(c net.Conn) {
 }
 
 // endOf tells how a peer ended, from the error of a read or write: FIN, RST, or
-// "" if we closed the connection ourselves.
+// "" if we closed the connection, or broke off the write, ourselves.
 func endOf(err error) (how, detail string) {
 	switch {
 	case errors.Is(err, io.EOF):
 		return history.FIN, ""
-	case errors.Is(err, net.ErrClosed):
+	case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 		return "", ""
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return history.RST, ""
@@ -42,13 +43,27 @@ func endOf(err error) (how, detail string) {
 }
 
 // unacked returns how many bytes written to c its peer's kernel has not yet
-// acknowledged; it is false where that cannot be told.
-func unacked(c net.Conn) (int, bool) {
-	if m, ok := c.(interface{ Unacked() int }); ok {
-		return m.Unacked(), true
-	}
-	if s, ok := c.(syscall.Conn); ok {
-		return outq(s)
+// acknowledged; it is false where that cannot be told. ended says that a FIN was
+// sent behind them. A connection in memory has no kernel: there it is what the
+// peer has not read, because bytes that are lost to a closed peer would else
+// count as delivered.
+func unacked(c net.Conn, ended bool) (int, bool) {
+	switch c := c.(type) {
+	case interface{ Unread() int }:
+		return c.Unread(), true
+	case syscall.Conn:
+		n, ok := outq(c)
+		if ended && n > 0 {
+			n-- // the FIN counts too, and comes last
+		}
+		return n, ok
 	}
 	return 0, false
+}
+
+// wasReset tells whether a connection that reads as ended, and was not ended by
+// us, had a reset. It is false where that cannot be told.
+func wasReset(c net.Conn) bool {
+	s, ok := c.(syscall.Conn)
+	return ok && isReset(s)
 }

@@ -16,28 +16,32 @@ var buffers = sync.Pool{New: func() any { return new([ReadSize]byte) }}
 // as long as nothing is withheld, writes. Once a step waits, what follows goes
 // to a queue that a second goroutine empties, and that then ends.
 type link struct {
-	s    *session
-	dir  frames.Direction
-	src  net.Conn
-	dst  net.Conn
-	rec  *history.Recorder
-	dec  *frames.Decoder // nil without a grammar
-	raw  history.FrameRef
-	gone atomic.Bool // the receiver can take no more bytes
+	s   *session
+	dir frames.Direction
+	src net.Conn
+	dst net.Conn
+	rec *history.Recorder
+	dec *frames.Decoder // nil without a grammar
 
-	// silent: nothing more is delivered; both ends are still read.
-	silent atomic.Bool
+	// Guarded by the session's mutex.
+	silent  bool // nothing more is delivered; both ends are still read
+	writing bool // a write is under way
+	gone    bool // the receiver can take no more bytes
+
+	quiet chan struct{} // closed when the link is silent
 
 	frame history.FrameRef // the one under way
 	rule  *faults.Rule
 	steps []faults.Step // still to do on it
 	fired bool
-	said  bool // that the link went opaque
+	nth   map[string]int // frames of this link so far, by op
+	raw   int            // bytes so far, without a grammar
 
 	out   []byte // decided to pass, not yet written; a part of the read buffer
 	marks []mark // what out is made of, when a recorder wants to know
 
 	accepted atomic.Int64 // bytes that our kernel took
+	ending   atomic.Bool  // and a FIN behind them
 	queue    queue
 }
 
@@ -51,7 +55,8 @@ func newLink(s *session, dir frames.Direction) *link {
 	l := &link{
 		s: s, dir: dir, rec: s.p.cfg.Recorder,
 		src: s.conns[dir.Opposite()], dst: s.conns[dir],
-		raw: history.FrameRef{Dir: dir},
+		quiet: make(chan struct{}), nth: map[string]int{},
+		frame: history.FrameRef{Dir: dir},
 	}
 	if g := s.p.cfg.Grammar; g != nil {
 		l.dec = g.Decoder(dir)
@@ -59,6 +64,8 @@ func newLink(s *session, dir frames.Direction) *link {
 	l.queue.init()
 	return l
 }
+
+func (l *link) other() *link { return l.s.links[l.dir.Opposite()] }
 
 // run reads until the sender ends or we end it, then passes the end on.
 func (l *link) run() {
@@ -75,7 +82,6 @@ func (l *link) run() {
 		}
 	}
 	l.queue.wait()
-	l.recordAcked()
 }
 
 // ended passes the sender's end on, behind the bytes that came before it.
@@ -84,17 +90,25 @@ func (l *link) ended(err error) {
 	if how == "" {
 		return
 	}
-	l.s.saw(l.dir.Opposite(), how, detail)
-	if l.silent.Load() {
-		return
+	from := l.dir.Opposite()
+	if how == history.FIN && !l.s.endedByUs(from) && wasReset(l.src) {
+		how = history.RST // the kernel tells a reset once, and told it to a write
 	}
-	if !l.queue.put(item{end: how}, l.s.done) {
+	if was := l.s.saw(from, how, detail); was == history.RST {
+		how = was
+	}
+	l.passEnd(how)
+}
+
+// passEnd forwards an end behind what is withheld.
+func (l *link) passEnd(how string) {
+	if !l.queue.put(item{end: how}, l.quiet) {
 		l.forwardEnd(how)
 	}
 }
 
 func (l *link) forwardEnd(how string) {
-	if !l.silent.Load() {
+	if !l.isSilent() {
 		l.s.end(l.dir, how, history.CauseForwarded)
 	}
 }
@@ -102,8 +116,9 @@ func (l *link) forwardEnd(how string) {
 // feed takes what was read.
 func (l *link) feed(p []byte) {
 	if l.dec == nil {
-		l.record(history.Received, l.raw, 0, p, false)
-		l.emit(p, l.raw, 0)
+		l.record(history.Received, l.frame, l.raw, p, false)
+		l.emit(p, l.raw)
+		l.raw += len(p)
 	}
 	for l.dec != nil && len(p) > 0 {
 		var pc frames.Piece
@@ -125,7 +140,7 @@ func (l *link) piece(pc frames.Piece) {
 		if st.Kind == faults.Pass {
 			n := min(st.N-off, len(data))
 			if n > 0 {
-				l.emit(data[:n], l.frame, off)
+				l.emit(data[:n], off)
 				data, off = data[n:], off+n
 			}
 			if off < st.N {
@@ -134,10 +149,13 @@ func (l *link) piece(pc frames.Piece) {
 			l.steps = l.steps[1:]
 			continue
 		}
+		if pc.Last && len(data) == 0 && l.rule.Fault.Range == faults.Inside {
+			break // the frame is too short to be acted on inside
+		}
 		l.steps = l.steps[1:]
 		l.act(st, off)
 	}
-	l.emit(data, l.frame, off)
+	l.emit(data, off)
 	if pc.Last {
 		l.steps = nil
 	}
@@ -147,48 +165,48 @@ func (l *link) piece(pc frames.Piece) {
 func (l *link) begin(pc frames.Piece) {
 	l.rule, l.steps, l.fired = nil, nil, false
 	l.frame = history.FrameRef{Dir: l.dir, Seq: pc.Seq}
-	if pc.Shape == nil {
-		if !l.said {
-			l.said = true
-			l.rec.Add(history.Event{Kind: history.WentOpaque, Session: l.s.id, Dir: l.dir, Detail: l.dec.Err().Error()})
-		}
+	if pc.Shape == nil { // the rest of the link is one opaque run
+		l.rec.Add(history.Event{Kind: history.WentOpaque, Session: l.s.id, Dir: l.dir, Detail: l.dec.Err().Error()})
 		return
 	}
 	rules := l.s.p.cfg.Rules
 	if l.rec == nil && rules.Len() == 0 {
 		return
 	}
-	nth, own := l.s.p.count(l.dir, pc.Shape.Op, l.s.id)
-	l.frame.Op, l.frame.Nth = pc.Shape.Op, nth
+	op := pc.Shape.Op
+	l.nth[op]++
+	nth, own := l.s.p.count(l.dir, op), l.nth[op]
+	l.frame.Op, l.frame.Nth = op, nth
 	if pc.Kind == frames.Preface {
 		l.frame.Nth = own // every session has its preface: it is named within it
 	}
-	f := faults.Frame{Dir: l.dir, Op: pc.Shape.Op, Session: l.s.id, Nth: nth, SessionNth: own}
+	f := faults.Frame{Dir: l.dir, Op: op, Session: l.s.id, Nth: nth, SessionNth: own}
 	l.rule, l.steps = rules.Match(f)
 }
 
-// act does a step that is not a pass, with off bytes of the frame behind it.
+// act does a step that is not a pass, with off bytes of the frame before it.
 func (l *link) act(st faults.Step, off int) {
-	fire := firing{rule: l.rule, frame: l.frame, off: off, first: !l.fired}
+	it := item{step: st, fire: firing{rule: l.rule, frame: l.frame, off: off, first: !l.fired}}
 	l.fired = true
-	it := item{step: st, fire: fire}
 	if st.Kind == faults.Cut {
-		if l.queue.running() {
-			l.flush()
-			if l.queue.put(it, l.s.done) {
-				return
-			}
+		it.data, it.marks = l.taken()
+		if !l.queue.put(it, l.quiet) {
+			l.cut(it)
 		}
-		l.cut(it, l.flush)
 		return
 	}
 	l.flush()
-	l.queue.start(it, l.s.done, l.drain)
+	if l.queue.put(it, l.quiet) || !l.fire(it.fire) {
+		return
+	}
+	it.fire.first = false
+	l.queue.start(it)
+	go l.drain()
 }
 
-// emit adds bytes to the next write.
-func (l *link) emit(data []byte, ref history.FrameRef, off int) {
-	if len(data) == 0 || l.silent.Load() {
+// emit adds bytes of the frame under way to the next write.
+func (l *link) emit(data []byte, off int) {
+	if len(data) == 0 {
 		return
 	}
 	if l.out == nil {
@@ -197,25 +215,32 @@ func (l *link) emit(data []byte, ref history.FrameRef, off int) {
 		l.out = l.out[:len(l.out)+len(data)] // they lie behind each other in the read buffer
 	}
 	if l.rec != nil {
-		l.marks = append(l.marks, mark{frame: ref, off: off, n: len(data)})
+		l.marks = append(l.marks, mark{frame: l.frame, off: off, n: len(data)})
 	}
+}
+
+// taken returns what was emitted, and starts the next write. The marks are valid
+// until the next emit.
+func (l *link) taken() ([]byte, []mark) {
+	out, marks := l.out, l.marks
+	l.out, l.marks = nil, l.marks[:0]
+	return out, marks
 }
 
 // flush writes what was emitted, or queues it behind what is withheld.
 func (l *link) flush() {
-	out, marks := l.out, l.marks
-	l.out, l.marks = nil, l.marks[:0]
-	if len(out) == 0 || l.gone.Load() {
-		return
+	out, marks := l.taken()
+	if len(out) > 0 && !l.queue.put(item{data: out, marks: marks}, l.quiet) {
+		l.write(out, marks)
 	}
-	if l.queue.putData(out, marks, l.s.done) {
-		return
-	}
-	l.write(out, marks)
 }
 
-// write hands bytes to the receiver's kernel and records how many it took.
+// write hands bytes to the receiver's kernel and records how many it took. A
+// silent link writes nothing.
 func (l *link) write(data []byte, marks []mark) {
+	if len(data) == 0 || !l.s.beginWrite(l) {
+		return
+	}
 	for _, m := range marks {
 		l.rec.Add(history.Event{Kind: history.WriteBegun, Session: l.s.id, Dir: l.dir, Frame: &m.frame, Off: m.off, N: m.n})
 	}
@@ -228,15 +253,21 @@ func (l *link) write(data []byte, marks []mark) {
 			l.rec.Add(history.Event{Kind: history.WriteAccepted, Session: l.s.id, Dir: l.dir, Frame: &m.frame, Off: m.off, N: took})
 		}
 	}
-	if err == nil {
+	l.s.endWrite(l, err != nil)
+	if err != nil {
+		l.lost(err)
+	}
+}
+
+// lost notes that the receiver is gone. Its end is passed on by the link that
+// reads from it, behind what it had sent, unless that has seen a FIN and gone.
+func (l *link) lost(err error) {
+	how, detail := endOf(err)
+	if how == "" {
 		return
 	}
-	l.gone.Store(true)
-	if how, detail := endOf(err); how != "" {
-		l.s.saw(l.dir, history.RST, detail)
-		if !l.silent.Load() {
-			l.s.end(l.dir.Opposite(), history.RST, history.CauseForwarded)
-		}
+	if was := l.s.saw(l.dir, history.RST, detail); was == history.FIN {
+		l.other().passEnd(history.RST)
 	}
 }
 
@@ -256,8 +287,8 @@ func (l *link) recordAcked() {
 	if l.rec == nil {
 		return
 	}
-	total := int(l.accepted.Load())
-	if n, ok := unacked(l.dst); ok {
+	total, ended := int(l.accepted.Load()), l.ending.Load()
+	if n, ok := unacked(l.dst, ended); ok {
 		l.rec.Add(history.Event{
 			Kind: history.Acked, Session: l.s.id, Dir: l.dir, N: max(total-n, 0), Total: total,
 		})

@@ -12,7 +12,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +46,9 @@ type Config struct {
 	Rules *faults.Set
 	// Recorder keeps every byte and end; nil for none.
 	Recorder *history.Recorder
+	// Keep, if set, is given the connections of clients that are still connected
+	// when Serve ends, instead of an RST to them. Nothing more is read or written.
+	Keep func(net.Conn)
 	// Dial reaches the server; net.Dialer by default.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -61,9 +66,8 @@ type Proxy struct {
 }
 
 type frameKey struct {
-	dir     frames.Direction
-	op      string
-	session int // 0 counts over all sessions
+	dir frames.Direction
+	op  string
 }
 
 // New returns a proxy. It listens nowhere until Serve is called.
@@ -106,8 +110,8 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error 
 func (p *Proxy) RecordAcked() {
 	p.mu.Lock()
 	var links []*link
-	for _, s := range p.live {
-		links = append(links, s.links[:]...)
+	for _, id := range slices.Sorted(maps.Keys(p.live)) {
+		links = append(links, p.live[id].links[:]...)
 	}
 	p.mu.Unlock()
 	for _, l := range links {
@@ -145,12 +149,10 @@ func (p *Proxy) gate(name string) chan struct{} {
 	return p.gates[name]
 }
 
-// count numbers a frame of a session, over all sessions and within its own.
-func (p *Proxy) count(dir frames.Direction, op string, session int) (nth, sessionNth int) {
+// count numbers a frame over all sessions.
+func (p *Proxy) count(dir frames.Direction, op string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all, own := frameKey{dir, op, 0}, frameKey{dir, op, session}
-	p.nth[all]++
-	p.nth[own]++
-	return p.nth[all], p.nth[own]
+	p.nth[frameKey{dir, op}]++
+	return p.nth[frameKey{dir, op}]
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // item is what a link still has to do, in order: bytes to write, a step of a
-// fault, or the sender's end.
+// fault, or the sender's end. The bytes of a cut are the last that it lets pass.
 type item struct {
 	data  []byte
 	marks []mark
@@ -17,6 +18,8 @@ type item struct {
 	fire  firing
 	end   string
 }
+
+func (it *item) onlyData() bool { return it.step.Kind == 0 && it.end == "" }
 
 // firing says which rule acts where.
 type firing struct {
@@ -42,36 +45,26 @@ func (q *queue) init() {
 	close(q.idle)
 }
 
-// start queues an item and, unless it runs already, starts the goroutine.
-func (q *queue) start(it item, done <-chan struct{}, drain func()) {
-	if q.put(it, done) {
-		return
-	}
-	q.mu.Lock()
-	q.on, q.idle = true, make(chan struct{})
-	q.items = append(q.items, it)
-	q.mu.Unlock()
-	go drain()
-}
-
-func (q *queue) running() bool {
+// start begins with an item; the queue must not run. The caller has it emptied.
+func (q *queue) start(it item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.on
+	q.on, q.idle = true, make(chan struct{})
+	q.items = append(q.items, it)
 }
 
-// put queues an item if the queue runs. Over QueueLimit it waits for room, or
-// for done.
-func (q *queue) put(it item, done <-chan struct{}) bool {
+// put queues an item, with a copy of its bytes, if the queue runs. Over
+// QueueLimit it waits for room; an item that still waits when quiet is closed is
+// dropped.
+func (q *queue) put(it item, quiet <-chan struct{}) bool {
 	for {
 		q.mu.Lock()
 		if !q.on {
 			q.mu.Unlock()
 			return false
 		}
-		if q.bytes == 0 || q.bytes+len(it.data) <= QueueLimit {
-			q.items = append(q.items, it)
-			q.bytes += len(it.data)
+		if q.bytes+len(it.data) <= QueueLimit {
+			q.add(it)
 			q.mu.Unlock()
 			return true
 		}
@@ -82,19 +75,25 @@ func (q *queue) put(it item, done <-chan struct{}) bool {
 		q.mu.Unlock()
 		select {
 		case <-room:
-		case <-done:
+		case <-quiet:
 			return true
 		}
 	}
 }
 
-// putData queues a copy of bytes if the queue runs.
-func (q *queue) putData(data []byte, marks []mark, done <-chan struct{}) bool {
-	if !q.running() {
-		return false
+// add appends an item. Bytes join those of the last item if they fit into one
+// read, so that many small reads cost no more than a few large ones.
+func (q *queue) add(it item) {
+	q.bytes += len(it.data)
+	if n := len(q.items); n > 0 && it.onlyData() {
+		if last := &q.items[n-1]; last.onlyData() && len(last.data)+len(it.data) <= ReadSize {
+			last.data = append(last.data, it.data...)
+			last.marks = append(last.marks, it.marks...)
+			return
+		}
 	}
-	it := item{data: append([]byte(nil), data...), marks: append([]mark(nil), marks...)}
-	return q.put(it, done)
+	it.data, it.marks = slices.Clone(it.data), slices.Clone(it.marks)
+	q.items = append(q.items, it)
 }
 
 // take removes the first item. It is false when there is none: the queue then
@@ -143,16 +142,17 @@ func (l *link) do(it item) {
 	case it.end != "":
 		l.forwardEnd(it.end)
 	case it.step.Kind == faults.Cut:
-		l.cut(it, func() {})
+		l.cut(it)
 	case it.step.Kind == faults.Wait, it.step.Kind == faults.Gate:
-		l.recordFired(it.fire)
-		l.pause(it.step)
-	case !l.silent.Load() && !l.gone.Load():
+		if l.fire(it.fire) {
+			l.pause(it.step)
+		}
+	default:
 		l.write(it.data, it.marks)
 	}
 }
 
-// pause waits for a step's time or gate, or until the session ends.
+// pause waits for a step's time or gate, or until there is nothing to wait for.
 func (l *link) pause(st faults.Step) {
 	t := time.NewTimer(st.For)
 	defer t.Stop()
@@ -163,41 +163,6 @@ func (l *link) pause(st faults.Step) {
 	select {
 	case <-t.C:
 	case <-gate:
-	case <-l.s.done:
+	case <-l.quiet:
 	}
-}
-
-// cut ends the flow of bytes. The other direction is silenced before last writes
-// what is left to deliver in this one, so that no reply to it slips through.
-func (l *link) cut(it item, last func()) {
-	st := it.step
-	other := l.s.links[l.dir.Opposite()]
-	if st.Other {
-		other.silent.Store(true)
-	}
-	last()
-	if st.This {
-		l.silent.Store(true)
-	}
-	l.recordFired(it.fire)
-	l.recordAcked()
-	other.recordAcked()
-	for _, e := range []struct {
-		link *link
-		how  faults.End
-	}{{l.s.links[1], st.Client}, {l.s.links[0], st.Server}} {
-		if e.how != faults.NoEnd {
-			l.s.end(e.link.dir, string(e.how), history.CauseFault)
-		}
-	}
-}
-
-func (l *link) recordFired(f firing) {
-	if !f.first {
-		return
-	}
-	l.rec.Add(history.Event{
-		Kind: history.Fired, Session: l.s.id, Dir: l.dir, Frame: &f.frame, Off: f.off,
-		Rule: f.rule.ID, Fault: f.rule.Fault.ID,
-	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	"tornwire/frames"
 	"tornwire/history"
@@ -15,17 +16,19 @@ type session struct {
 	p      *Proxy
 	id     int
 	client string
-	done   chan struct{} // closed when the proxy ends the session
-	conns  [2]net.Conn   // by the direction whose receiver they are
-	links  [2]*link      // by direction
+	conns  [2]net.Conn // by the direction whose receiver they are
+	links  [2]*link    // by direction
 
-	mu   sync.Mutex
-	seen [2]string // how the peer that receives that direction has ended
-	sent [2]string // how it was ended by us
+	mu      sync.Mutex
+	written sync.Cond // a link's write is over
+	seen    [2]string // how the peer that receives that direction has ended
+	sent    [2]string // how it was ended by us
+	kept    bool      // the client's connection outlives the session
 }
 
 func newSession(p *Proxy, id int, client string, c net.Conn) *session {
-	s := &session{p: p, id: id, client: client, done: make(chan struct{})}
+	s := &session{p: p, id: id, client: client}
+	s.written.L = &s.mu
 	s.conns[frames.ServerToClient] = c
 	p.cfg.Recorder.Add(history.Event{
 		Kind: history.SessionOpened, Session: id, Client: client, Peer: c.RemoteAddr().String(),
@@ -43,32 +46,54 @@ func (s *session) run(ctx context.Context) {
 	}
 	s.p.setLive(s, true)
 	defer s.p.setLive(s, false)
-	stop := onDone(ctx, func() {
-		close(s.done)
-		s.end(frames.ServerToClient, history.RST, history.CauseTeardown)
-		s.end(frames.ClientToServer, history.RST, history.CauseTeardown)
-	})
+	stop := onDone(ctx, s.tearDown)
 	var wg sync.WaitGroup
 	for _, l := range s.links {
 		wg.Go(l.run)
 	}
 	wg.Wait()
 	stop()
-	for _, c := range s.conns {
+	for _, l := range s.links {
+		l.recordAcked()
+	}
+	s.conns[frames.ClientToServer].Close()
+	if c := s.conns[frames.ServerToClient]; s.kept {
+		_ = c.SetDeadline(time.Time{})
+		s.p.cfg.Keep(c)
+	} else {
 		c.Close()
 	}
 }
 
+// tearDown ends both connections, but keeps that of a client that is still
+// there if the configuration asks for it.
+func (s *session) tearDown() {
+	s.silence()
+	s.mu.Lock()
+	s.kept = s.p.cfg.Keep != nil && s.seen[frames.ServerToClient] == "" && s.sent[frames.ServerToClient] == ""
+	s.mu.Unlock()
+	if s.kept {
+		_ = s.conns[frames.ServerToClient].SetReadDeadline(time.Unix(1, 0)) // wakes the reader
+	} else {
+		s.end(frames.ServerToClient, history.RST, history.CauseTeardown)
+	}
+	s.end(frames.ClientToServer, history.RST, history.CauseTeardown)
+}
+
 // dial reaches the server. A client whose server cannot be reached gets an RST.
 func (s *session) dial(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, DialLimit)
+	dctx, cancel := context.WithTimeout(ctx, DialLimit)
 	defer cancel()
-	c, err := s.p.cfg.Dial(ctx, "tcp", s.p.cfg.Upstream)
+	c, err := s.p.cfg.Dial(dctx, "tcp", s.p.cfg.Upstream)
 	ev := history.Event{Kind: history.ServerDialed, Session: s.id}
 	if err != nil {
 		ev.Detail = err.Error()
 		s.p.cfg.Recorder.Add(ev)
-		s.end(frames.ServerToClient, history.RST, history.CauseDial)
+		cause := history.CauseDial
+		if ctx.Err() != nil {
+			cause = history.CauseTeardown
+		}
+		s.end(frames.ServerToClient, history.RST, cause)
 		return false
 	}
 	ev.Peer = c.LocalAddr().String()
@@ -77,20 +102,28 @@ func (s *session) dial(ctx context.Context) bool {
 	return true
 }
 
-// saw records how the receiver of dir has ended its own sending side. An RST
-// is told once.
-func (s *session) saw(dir frames.Direction, how, detail string) {
+// saw records how the receiver of dir has ended its own sending side, and
+// returns how it had before. After an RST, its own or ours, nothing is news.
+func (s *session) saw(dir frames.Direction, how, detail string) (was string) {
 	s.mu.Lock()
-	dup := s.seen[dir] == history.RST || s.seen[dir] == how || s.sent[dir] == history.RST
-	if !dup {
-		s.seen[dir] = how
+	defer s.mu.Unlock()
+	was = s.seen[dir]
+	if was == history.RST || was == how || s.sent[dir] == history.RST {
+		return was
 	}
-	s.mu.Unlock()
-	if !dup {
-		s.p.cfg.Recorder.Add(history.Event{
-			Kind: history.EndSeen, Session: s.id, Side: history.Receiver(dir), Dir: dir.Opposite(), How: how, Detail: detail,
-		})
-	}
+	s.seen[dir] = how
+	s.p.cfg.Recorder.Add(history.Event{
+		Kind: history.EndSeen, Session: s.id, Side: history.Receiver(dir), Dir: dir.Opposite(), How: how, Detail: detail,
+	})
+	s.hushDead()
+	return was
+}
+
+// endedByUs tells whether the receiver of dir was sent an end.
+func (s *session) endedByUs(dir frames.Direction) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent[dir] != ""
 }
 
 // end ends the connection towards the receiver of dir, unless that was done.
@@ -100,20 +133,37 @@ func (s *session) end(dir frames.Direction, how, cause string) {
 	dup := s.sent[dir] == history.RST || s.sent[dir] == how
 	if !dup {
 		s.sent[dir] = how
+		s.p.cfg.Recorder.Add(history.Event{
+			Kind: history.EndSent, Session: s.id, Side: history.Receiver(dir), Dir: dir, How: how, Cause: cause,
+		})
+		s.hushDead()
 	}
 	s.mu.Unlock()
 	c := s.conns[dir]
-	if dup || c == nil {
-		return
-	}
-	s.p.cfg.Recorder.Add(history.Event{
-		Kind: history.EndSent, Session: s.id, Side: history.Receiver(dir), Dir: dir, How: how, Cause: cause,
-	})
-	if how == history.FIN {
+	switch {
+	case dup || c == nil:
+	case how == history.FIN:
 		closeWrite(c)
-		return
+		s.links[dir].ending.Store(true)
+	default:
+		if l := s.links[dir]; l != nil {
+			l.recordAcked() // it is the last chance
+		}
+		reset(c)
 	}
-	reset(c)
+}
+
+// hushDead silences both links, so that nothing is held any longer, when both
+// connections are reset. The mutex is held.
+func (s *session) hushDead() {
+	for dir := range s.sent {
+		if s.links[dir] == nil || s.seen[dir] != history.RST && s.sent[dir] != history.RST {
+			return
+		}
+	}
+	for _, l := range s.links {
+		s.hush(l)
+	}
 }
 
 // onDone calls f once when ctx is done. The function returned calls that off;

@@ -1,0 +1,130 @@
+package proxy
+
+import (
+	"time"
+
+	"tornwire/faults"
+	"tornwire/history"
+)
+
+// beginWrite tells whether a link may write, and notes that it does. Whoever
+// silences the link waits for endWrite, so that no byte is delivered, nor a
+// delivery recorded, once a link is silent.
+func (s *session) beginWrite(l *link) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.silent || l.gone {
+		return false
+	}
+	l.writing = true
+	return true
+}
+
+func (s *session) endWrite(l *link, gone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.writing = false
+	l.gone = l.gone || gone
+	s.written.Broadcast()
+}
+
+// hush makes a link silent; the mutex is held. A write that is under way is
+// broken off.
+func (s *session) hush(l *link) {
+	if l.silent {
+		return
+	}
+	l.silent = true
+	close(l.quiet)
+	if l.writing {
+		_ = l.dst.SetWriteDeadline(time.Unix(1, 0)) // it fails only on a closed connection
+	}
+	for l.writing {
+		s.written.Wait()
+	}
+}
+
+// silence makes both links silent.
+func (s *session) silence() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.links {
+		s.hush(l)
+	}
+}
+
+func (l *link) isSilent() bool {
+	select {
+	case <-l.quiet:
+		return true
+	default:
+		return false
+	}
+}
+
+// fire records that a fault acts. It is false if the link is silent: nothing is
+// left to act on.
+func (l *link) fire(f firing) bool {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if l.silent {
+		return false
+	}
+	l.recordFired(f)
+	return true
+}
+
+// cut ends the flow of bytes. The other direction is silenced before the last
+// bytes in this one are written, so that no reply to them slips through.
+func (l *link) cut(it item) {
+	st, s := it.step, l.s
+	if !l.cutting(func() {
+		if st.Other {
+			s.hush(l.other())
+		}
+	}) {
+		return
+	}
+	l.write(it.data, it.marks)
+	if !l.cutting(func() {
+		if st.This {
+			s.hush(l)
+		}
+		l.recordFired(it.fire)
+	}) {
+		return
+	}
+	for _, e := range []struct {
+		link *link
+		how  faults.End
+	}{{s.links[1], st.Client}, {s.links[0], st.Server}} {
+		if e.how != faults.RST { // before a reset it is recorded anyway
+			e.link.recordAcked()
+		}
+		if e.how != faults.NoEnd {
+			s.end(e.link.dir, string(e.how), history.CauseFault)
+		}
+	}
+}
+
+// cutting does a part of a cut under the mutex, unless the link was silenced by
+// another: of two cuts that meet, one acts.
+func (l *link) cutting(do func()) bool {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if l.silent {
+		return false
+	}
+	do()
+	return true
+}
+
+func (l *link) recordFired(f firing) {
+	if !f.first {
+		return
+	}
+	l.rec.Add(history.Event{
+		Kind: history.Fired, Session: l.s.id, Dir: l.dir, Frame: &f.frame, Off: f.off,
+		Rule: f.rule.ID, Fault: f.rule.Fault.ID,
+	})
+}
