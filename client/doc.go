@@ -18,8 +18,9 @@
 // are written by one goroutine and read by another; no lock is held across
 // either. An acquire that is unanswered at its deadline, or cancelled, closes
 // its session, because a grant on its way there could not be refused in any
-// other way (§3.5, §3.15), and every other acquire sent on that session becomes
-// Indeterminate with it. Concurrent acquires therefore do not share a session
+// other way (§3.5, §3.15). It is reset, not only ended: a server may take FIN for
+// a half-close and keep the attempt in its queue. Every other acquire sent on
+// that session becomes Indeterminate with it. Concurrent acquires therefore do not share a session
 // while there is a choice: an idle session is used again, and otherwise a new
 // one is opened. Only when 64 sessions are in use, or while every address
 // pauses after failures, are calls pipelined on the session with the fewest of

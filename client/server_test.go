@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,44 +44,57 @@ func TestAgainstServer(t *testing.T) {
 			}
 			return c
 		}
-		c := open(secret)
-		first, err := c.Acquire(ctx, "k", time.Second, 30*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tk := first.(client.Acquired).Ticket
-		second := make(chan client.Outcome, 1)
-		go func() {
-			out, _ := c.Acquire(ctx, "k", 20*time.Second, 30*time.Second)
-			second <- out
-		}()
-		if dialect == client.DefaultDialect {
-			out, err := c.Acquire(ctx, "k", 0, 30*time.Second)
-			if out != (client.TimedOut{}) || err != nil {
-				t.Fatalf("wait 0 on a held key: %v, %v", out, err)
-			}
-		}
-		same[client.ReleaseOutcome](t, "release", tk.Release(ctx), client.Released{})
-		tk2 := (<-second).(client.Acquired).Ticket
-		if tk2.Token() <= tk.Token() {
-			t.Fatalf("token %d after %d", tk2.Token(), tk.Token())
-		}
-		same[client.ReleaseOutcome](t, "release", tk2.Release(ctx), client.Released{})
-		_ = c.Close()
-
-		c = open("wrong")
-		out, err := c.Acquire(ctx, "k", time.Second, 30*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o, ok := out.(client.Indeterminate)
-		var se *client.ServerError
-		if !ok || (errors.As(o.Cause, &se) && se.Reason != "auth_failed") {
-			t.Fatalf("with a wrong secret: %v", out)
-		}
-		_ = c.Close()
+		rightSecret(ctx, t, open(secret), dialect)
+		wrongSecret(ctx, t, open("wrong"))
 		cancel()
 		wg.Wait()
+	}
+}
+
+func rightSecret(ctx context.Context, t *testing.T, c *client.Client, dialect string) {
+	defer c.Close()
+	first, err := c.Acquire(ctx, "k", time.Second, 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tk := first.(client.Acquired).Ticket
+	second := make(chan client.Outcome, 1)
+	go func() {
+		out, _ := c.Acquire(ctx, "k", 20*time.Second, 30*time.Second)
+		second <- out
+	}()
+	if dialect == client.DefaultDialect {
+		out, err := c.Acquire(ctx, "k", 0, 30*time.Second)
+		if out != (client.TimedOut{}) || err != nil {
+			t.Fatalf("wait 0 on a held key: %v, %v", out, err)
+		}
+	}
+	same[client.ReleaseOutcome](t, "release", tk.Release(ctx), client.Released{})
+	tk2 := (<-second).(client.Acquired).Ticket
+	if tk2.Token() <= tk.Token() {
+		t.Fatalf("token %d after %d", tk2.Token(), tk.Token())
+	}
+	same[client.ReleaseOutcome](t, "release", tk2.Release(ctx), client.Released{})
+}
+
+func wrongSecret(ctx context.Context, t *testing.T, c *client.Client) {
+	defer c.Close()
+	out, err := c.Acquire(ctx, "k", time.Second, 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cause error
+	switch o := out.(type) { // the server may have closed before the request was written
+	case client.Indeterminate:
+		cause = o.Cause
+	case client.Unsent:
+		cause = o.Cause
+	default:
+		t.Fatalf("with a wrong secret: %v", out)
+	}
+	var se *client.ServerError
+	if errors.As(cause, &se) && se.Reason != "auth_failed" {
+		t.Fatalf("with a wrong secret: %v", out)
 	}
 }
 
@@ -144,14 +158,44 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-func crowd(t *testing.T, dialect string, seed uint64) {
-	draw := rand.New(rand.NewPCG(seed, 1))
-	var mu sync.Mutex
-	random := func(n int) int {
-		mu.Lock()
-		defer mu.Unlock()
-		return draw.IntN(n)
+// dice is a source of random numbers for many goroutines.
+type dice struct {
+	mu   sync.Mutex
+	from *rand.Rand
+}
+
+func (d *dice) random(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.from.IntN(n)
+}
+
+// once acquires a key, holds it and perhaps releases it; true if it held it.
+func once(ctx context.Context, t *testing.T, c *client.Client, srv *server.Server, random func(int) int) bool {
+	key := string(rune('a' + random(4)))
+	cctx, cancel := context.WithTimeout(ctx, time.Duration(1+random(8000))*ms)
+	out, err := c.Acquire(cctx, key, time.Duration(1+random(5000))*ms, time.Duration(1+random(3))*time.Second)
+	cancel()
+	if err != nil {
+		t.Error(err)
 	}
+	a, ok := out.(client.Acquired)
+	if !ok {
+		return false
+	}
+	by, sure := a.Ticket.Expires()
+	time.Sleep(time.Duration(random(1000)) * ms)
+	if g, ok := srv.Holder(key); sure && time.Now().Before(by) && (!ok || g.Token != a.Ticket.Token()) {
+		t.Errorf("token %d is not the holder's: %+v", a.Ticket.Token(), g)
+	}
+	if random(3) > 0 {
+		a.Ticket.Release(ctx)
+	}
+	return true
+}
+
+func crowd(t *testing.T, dialect string, seed uint64) {
+	random := (&dice{from: rand.New(rand.NewPCG(seed, 1))}).random
 	n := memnet.New(memnet.Options{OnConn: func(_, accepted *memnet.Conn) {
 		switch random(8) {
 		case 0:
@@ -179,38 +223,19 @@ func crowd(t *testing.T, dialect string, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := 0
+	var held atomic.Int32
 	for range 30 {
 		callers.Go(func() {
 			for range 10 {
-				key := string(rune('a' + random(4)))
-				cctx, cancel := context.WithTimeout(ctx, time.Duration(1+random(8000))*ms)
-				out, err := c.Acquire(cctx, key, time.Duration(1+random(5000))*ms, time.Duration(1+random(3))*time.Second)
-				cancel()
-				if err != nil {
-					t.Error(err)
-				}
-				a, ok := out.(client.Acquired)
-				if !ok {
-					continue
-				}
-				mu.Lock()
-				held++
-				mu.Unlock()
-				by, sure := a.Ticket.Expires()
-				time.Sleep(time.Duration(random(1000)) * ms)
-				if g, ok := srv.Holder(key); sure && time.Now().Before(by) && (!ok || g.Token != a.Ticket.Token()) {
-					t.Errorf("token %d is not the holder's: %+v", a.Ticket.Token(), g)
-				}
-				if random(3) > 0 {
-					a.Ticket.Release(ctx)
+				if once(ctx, t, c, srv, random) {
+					held.Add(1)
 				}
 			}
 		})
 	}
 	callers.Wait()
-	if held < 5 {
-		t.Errorf("seed %d: only %d calls held the lock", seed, held)
+	if n := held.Load(); n < 5 {
+		t.Errorf("seed %d: only %d calls held the lock", seed, n)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
