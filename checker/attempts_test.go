@@ -88,6 +88,14 @@ func TestResendAcquittals(t *testing.T) {
 		s.pass(s.req(1, "k1", 5, 30, 0)).pass(s.req(1, "k1", 5, 30, 0))
 		wantChecked(t, s.want(s.policy()), "one-attempt", false)
 	})
+	t.Run("a third while two run", func(t *testing.T) {
+		s := newScript(t, v0)
+		s.open(1, "c1").ask(1, "c1", "k1", 5*sec, 30*sec).ask(2, "c1", "k1", 5*sec, 30*sec)
+		for range 3 {
+			s.pass(s.req(1, "k1", 5, 30, 0))
+		}
+		wantChecked(t, s.want(s.policy()), "one-attempt", false)
+	})
 	t.Run("without calls", func(t *testing.T) { // P13
 		s := newScript(t, v0)
 		s.open(1, "c1").pass(s.req(1, "k1", 5, 30, 0)).pass(s.req(1, "k1", 5, 30, 0))
@@ -111,6 +119,12 @@ func TestOneAttemptByKeyAndOwner(t *testing.T) {
 	if r.Findings[0].Evidence.Call != 2 {
 		t.Errorf("call %d", r.Findings[0].Evidence.Call)
 	}
+
+	// A call that ended with its one attempt known sends no second.
+	s, a := single(t, v1, 7)
+	s.pass(a).acquired(1, "k1", 7).ask(2, "c1", "k1", 5*sec, 30*sec)
+	s.recv(s.req(1, "k1", 5, 30, 78), 0, 9).sent(1, "fin").told(2, "unsent")
+	s.want(s.policy(), "indeterminate-stays contract")
 
 	// The owner that a result named tells two calls on one key apart.
 	s = newScript(t, v1)

@@ -205,11 +205,11 @@ func (v *view) foreign(a *attempt, owner uint64) bool {
 	})
 }
 
-// answers tells whether a frame written to the client may be the answer to a for
-// call c: on the session that carried the request, after its first byte, with the
-// owner (where the dialect has one) and the key, as far as they were written.
+// answers tells whether a frame written to the client on the session of a may be
+// the answer to it for call c: after the first byte of the request, with the owner
+// (where the dialect has one) and the key, as far as they were written.
 func (v *view) answers(f *wireFrame, a *attempt, c *call) bool {
-	if f.unknown || f.session != a.session || !keyFits(f, c.key) {
+	if f.unknown || !keyFits(f, c.key) {
 		return false
 	}
 	if last := f.cells[len(f.cells)-1].when; !a.first().before(last) {

@@ -103,7 +103,7 @@ func (v *view) closedOn(c *call, f *wireFrame) bool {
 	s := v.byID[f.session]
 	in, _ := f.innerNewline()
 	closed := s.closed.moment
-	if !closed.happened() || s.cut.before(closed) || !f.end().before(closed) || !f.cells[in].when.before(closed) {
+	if !closed.happened() || s.cut.before(closed) || !f.cells[in].when.before(closed) {
 		return false
 	}
 	if v.closing[c.client].before(closed) || v.late.before(closed) || !v.onlyAnswers(s, closed) {

@@ -80,6 +80,9 @@ func TestHeaderByCountAcquittals(t *testing.T) {
 		"moved":        func(s *script, a msg) { s.pass(a).pass(s.line(1, s2c, "M", "x")).seen(1, "fin") },
 		"next is torn": func(s *script, a msg) { s.pass(a).cut(s.line(1, s2c, "L", "x"), 2).seen(1, "fin") },
 		"duplicate":    func(s *script, a msg) { s.pass(a).write(a, 0, len(a.b)).seen(1, "fin") },
+		"ran late":     func(s *script, a msg) { s.pass(a).add(history.Event{Kind: history.RanLate}).seen(1, "fin") },
+		"half of it":   func(s *script, a msg) { s.recv(a, 0, 20).write(a, 0, 15).seen(1, "fin").write(a, 15, 20) },
+		"unread":       func(s *script, a msg) { s.pass(a).write(s.line(1, s2c, "L", "x"), 0, 3).seen(1, "fin") },
 		"still open":   func(s *script, a msg) { s.pass(a) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,6 +92,14 @@ func TestHeaderByCountAcquittals(t *testing.T) {
 			s.want(s.policy())
 		})
 	}
+}
+
+// A grant that came after its lease may be refused in any way.
+func TestHeaderByCountAfterLease(t *testing.T) {
+	s := newScript(t, v1)
+	s.open(1, "c1").ask(1, "c1", "k1", 5*sec, sec).pass(s.req(1, "k1", 5, 1, 77)).wait(2 * sec)
+	s.pass(s.got(1, "k1", 77, nls)).seen(1, "fin").told(1, indet)
+	s.want(s.policy())
 }
 
 func TestHeaderByCountOfRelease(t *testing.T) {

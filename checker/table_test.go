@@ -78,6 +78,22 @@ func TestReleaseOwnAcquittals(t *testing.T) {
 		end(s)
 		s.want(s.policy())
 	})
+	t.Run("two sessions with one address", func(t *testing.T) {
+		s := overtaken(t, v0)
+		s.ask2release(1).pass(s.rel(1, "k1", 0))
+		end(s)
+		s.want(s.policy(), "release-own safety")
+		s.add(history.Event{Kind: history.ServerDialed, Session: 3, Peer: peer(1)})
+		s.want(s.policy())
+	})
+	t.Run("another key in its place", func(t *testing.T) {
+		s := overtaken(t, v0)
+		r := s.rel(1, "k2", 0)
+		s.ask2release(1).recv(r, 0, len(r.b))
+		s.add(history.Event{Kind: history.WriteBegun, Session: 1, Dir: c2s, Frame: &r.ref, N: 4, Data: []byte("Rk1\n")})
+		end(s)
+		s.want(s.policy())
+	})
 	t.Run("a grant that never was", func(t *testing.T) {
 		s := overtaken(t, v0)
 		s.write(s.withData(s.got(1, "k1", 0, 8))).ask2release(1).pass(s.rel(1, "k1", 0))
@@ -132,6 +148,9 @@ func TestReleaseOwnOtherCall(t *testing.T) {
 func TestReleaseOwnExactToken(t *testing.T) {
 	s := overtaken(t, v1)
 	s.ask2release(1).pass(s.rel(1, "k1", 9)).ended(1, "k1", 9)
+	s.want(s.policy(), "release-own safety", "exact-token safety")
+	s = overtaken(t, v1) // soon after the lease: the token leaves no doubt
+	s.pass(s.rel(1, "k1", 9)).ended(1, "k1", 9)
 	s.want(s.policy(), "release-own safety", "exact-token safety")
 	s = overtaken(t, v1) // the right token, after the lease: N
 	s.ask2release(1).pass(s.rel(1, "k1", 7)).pass(s.answer(1, "N", "k1", 7)).released(1, "not_held")

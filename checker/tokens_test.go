@@ -78,3 +78,18 @@ func TestEvidenceOfARequest(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// The token must have begun to be written before it came back.
+func TestExactTokenBeforeItsGrant(t *testing.T) {
+	s, a := single(t, v1, 7)
+	s.pass(s.rel(1, "k1", 7)).pass(a).told(1, indet)
+	s.want(s.policy(), "exact-token safety")
+}
+
+// Where the record has a hole, what follows is not read as if it had none.
+func TestHoleInTheRecord(t *testing.T) {
+	s, a := single(t, v1, 7)
+	s.pass(a).acquired(1, "k1", 7).leave(1, "k1", 7).ask2release(1)
+	s.recv(s.rel(1, "k1", 7), 0, 5).pass(s.req(1, "k2", 5, 30, 78))
+	s.want(s.policy())
+}
