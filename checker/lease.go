@@ -40,9 +40,9 @@ func entryAfterLease(j *judge) {
 		case unknowable:
 			j.fence(c, g)
 		case c.wait == 0 && j.policy.Profile == ProfileOfficial:
-			j.find(Contract, Certain, message, j.evidence(scene{call: c, frame: f, offset: len(f.data), at: f.end().ord}))
+			j.find(Contract, Certain, message, j.evidence(scene{call: c, frame: f, offset: len(f.data), at: c.result.ord}))
 		default:
-			j.find(Hygiene, Certain, message, j.evidence(scene{call: c, frame: f, offset: len(f.data), at: f.end().ord}))
+			j.find(Hygiene, Certain, message, j.evidence(scene{call: c, frame: f, offset: len(f.data), at: c.result.ord}))
 		}
 	}
 }

@@ -42,6 +42,7 @@ type Report struct {
 	Restarts    int             `json:"adapter_restarts"`
 	Cases       Counts          `json:"cases"`
 	Fencing     int             `json:"needs_fencing"`
+	Fenced      []string        `json:"fenced"` // the entries counted there: both holders and tokens
 	Coverage    Coverage        `json:"coverage"`
 	Outcomes    []OutcomeCount  `json:"outcomes"`
 	Rules       []RuleCount     `json:"rules"`
@@ -141,7 +142,7 @@ func newReport(p *Plan) *Report {
 		Schema: 1, Tool: "tornwire", Version: p.Version, Dialect: p.Dialect, Profile: p.Profile, Seed: p.Seed,
 		plan: p, index: map[CaseID]int{}, outcomes: map[outcome]int{}, rules: map[string]*RuleCount{},
 		cut: map[frameOf]map[int]bool{}, possible: map[frameOf]int{},
-		Outcomes: []OutcomeCount{}, Results: []Result{}, Findings: []Finding{}, Sanity: []SanityResult{},
+		Outcomes: []OutcomeCount{}, Results: []Result{}, Findings: []Finding{}, Sanity: []SanityResult{}, Fenced: []string{},
 	}
 	for i, c := range p.Cases {
 		r.index[c.ID] = i
@@ -211,6 +212,9 @@ func (r *Report) add(c CaseResult) {
 func (r *Report) take(c CaseResult) {
 	r.Cases.Repeated += c.Repeated
 	r.Fencing += c.Fencing
+	for _, l := range c.Fenced {
+		r.Fenced = append(r.Fenced, c.Case.ID.String()+": "+l)
+	}
 	for _, o := range c.Outcomes {
 		r.outcomes[o]++
 	}
@@ -318,6 +322,7 @@ func (r *Report) finish(elapsed time.Duration, restarts int) {
 		}
 		return a.Case < b.Case
 	})
+	sort.Strings(r.Fenced)
 	for o, n := range r.outcomes {
 		r.Outcomes = append(r.Outcomes, OutcomeCount{o.word, o.raw, n})
 	}

@@ -37,6 +37,7 @@ type CaseResult struct {
 	Checked  []string
 	Findings []checker.Finding
 	Fencing  int
+	Fenced   []string
 	Outcomes []outcome
 	frames   map[FrameID]bool // of a run without a fault: what it contained
 	acquired bool
@@ -327,7 +328,8 @@ func (r *runner) try(ctx context.Context, c Case) try {
 // judge asks the checker.
 func (t *try) judge(events []history.Event, policy checker.Policy) {
 	res := checker.Check(events, policy)
-	t.Verdict, t.Checked, t.Findings, t.Fencing = res.Verdict(), res.Checked, res.Findings, res.NeedsFencing
+	t.Verdict, t.Checked, t.Findings = res.Verdict(), res.Checked, res.Findings
+	t.Fencing, t.Fenced = res.NeedsFencing, res.Fenced
 	for _, f := range t.Findings {
 		if f.Side != "server" || f.Certainty != checker.Certain {
 			continue

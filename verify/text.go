@@ -27,6 +27,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	r.textOutcomes(&b)
 	if r.Fencing > 0 {
 		fmt.Fprintf(&b, "needs fencing: %d entries on a grant whose lease had ended unseen; only a resource that checks tokens refuses them\n", r.Fencing)
+		for _, l := range r.Fenced[:min(len(r.Fenced), findingsShown)] {
+			fmt.Fprintf(&b, "  %s\n", l)
+		}
 	}
 	b.WriteString(r.LastLine() + "\n")
 	_, err := io.WriteString(w, b.String())
