@@ -119,6 +119,7 @@ type usage struct {
 	opens int
 	idle  chan struct{} // closed when cases is 0, if somebody waits
 	kept  []net.Conn    // connections of clients that cannot be closed
+	ended bool          // nothing is kept any more
 }
 
 // use adds cases that use the adapter.
@@ -162,18 +163,25 @@ func (c *adapterConn) full() bool {
 // closes tells whether the library can close a client.
 func (c *adapterConn) closes() bool { return slices.Contains(c.info.Features, "close") }
 
-// keep keeps a connection until the adapter ends.
+// keep keeps a connection until the adapter ends, which it may have already:
+// another case has taken its successor while this one cleared up.
 func (c *adapterConn) keep(conn net.Conn) {
 	c.mu.Lock()
-	c.used.kept = append(c.used.kept, conn)
+	ended := c.used.ended
+	if !ended {
+		c.used.kept = append(c.used.kept, conn)
+	}
 	c.mu.Unlock()
+	if ended {
+		conn.Close()
+	}
 }
 
 // letGo closes the kept connections.
 func (c *adapterConn) letGo() {
 	c.mu.Lock()
 	kept := c.used.kept
-	c.used.kept = nil
+	c.used.kept, c.used.ended = nil, true
 	c.mu.Unlock()
 	for _, conn := range kept {
 		conn.Close()
