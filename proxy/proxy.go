@@ -33,6 +33,9 @@ const (
 	QueueLimit = 1 << 20
 	// DialLimit is how long the server is dialled.
 	DialLimit = 10 * time.Second
+	// SilentLimit is how long a silenced connection stays open when both peers
+	// have ended.
+	SilentLimit = 10 * time.Minute
 )
 
 // Config describes a proxy.

@@ -20,14 +20,15 @@ type session struct {
 	links  [2]*link    // by direction
 
 	mu      sync.Mutex
-	written sync.Cond // a link's write is over
-	seen    [2]string // how the peer that receives that direction has ended
-	sent    [2]string // how it was ended by us
-	kept    bool      // the client's connection outlives the session
+	written sync.Cond     // a link's write is over
+	seen    [2]string     // how the peer that receives that direction has ended
+	sent    [2]string     // how it was ended by us
+	torn    chan struct{} // closed when the proxy has ended the session
+	kept    bool          // the client's connection outlives the session
 }
 
 func newSession(p *Proxy, id int, client string, c net.Conn) *session {
-	s := &session{p: p, id: id, client: client}
+	s := &session{p: p, id: id, client: client, torn: make(chan struct{})}
 	s.written.L = &s.mu
 	s.conns[frames.ServerToClient] = c
 	p.cfg.Recorder.Add(history.Event{
@@ -52,6 +53,14 @@ func (s *session) run(ctx context.Context) {
 		wg.Go(l.run)
 	}
 	wg.Wait()
+	if s.owed() {
+		t := time.NewTimer(SilentLimit)
+		select {
+		case <-t.C:
+		case <-s.torn:
+		}
+		t.Stop()
+	}
 	stop()
 	for _, l := range s.links {
 		l.recordAcked()
@@ -68,6 +77,7 @@ func (s *session) run(ctx context.Context) {
 // tearDown ends both connections, but keeps that of a client that is still
 // there if the configuration asks for it.
 func (s *session) tearDown() {
+	defer close(s.torn)
 	s.silence()
 	s.mu.Lock()
 	s.kept = s.p.cfg.Keep != nil && s.seen[frames.ServerToClient] == "" && s.sent[frames.ServerToClient] == ""
@@ -117,6 +127,19 @@ func (s *session) saw(dir frames.Direction, how, detail string) (was string) {
 	})
 	s.hushDead()
 	return was
+}
+
+// owed tells whether a peer that is still there was not sent an end, because of a
+// silence.
+func (s *session) owed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for dir, how := range s.sent {
+		if how == "" && s.seen[dir] != history.RST {
+			return true
+		}
+	}
+	return false
 }
 
 // endedByUs tells whether the receiver of dir was sent an end.
