@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		os.Exit(childMain(os.Args[2], os.Args[3:]))
 	}
 	// Most of a run is waiting, so that many tests fit side by side.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
 	initLimit, requestLimit = 5*time.Second, 3*time.Second

@@ -48,7 +48,7 @@ func shows(defect, dialect string) []string {
 	case "release-by-key":
 		return append(cuts(dialect, "single", "c2s.R.1", []int{n.release}, "truncate-fin"), dialect+"/expired/none")
 	case "wrong-token-released":
-		return append(cuts(dialect, "single", "c2s.R.1", []int{n.release}, "truncate-fin", "truncate-silence"), none...)
+		return append(cuts(dialect, "single", "c2s.R.1", []int{n.release}, "truncate-fin", "truncate-rst"), none...)
 	case "never-settles":
 		return append(answer("truncate-rst"), request("truncate-rst")...)
 	case "stale-zero":
@@ -71,6 +71,7 @@ var verdictOf = map[checker.Severity]checker.Verdict{
 // TestMutants holds the sweep to spec/mutants.md: each defect gives the verdict
 // of its rule's severity, and the rule is named.
 func TestMutants(t *testing.T) {
+	t.Parallel()
 	for _, d := range wrongclient.Defects() {
 		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
@@ -115,6 +116,7 @@ func mutant(t *testing.T, d wrongclient.Defect, dialect string, want checker.Ver
 // TestRightClients runs every case that shows a mutant with clients that are
 // right: no finding at all.
 func TestRightClients(t *testing.T) {
+	t.Parallel()
 	all := map[string][]string{}
 	for _, d := range wrongclient.Defects() {
 		for _, dialect := range d.Dialects {
