@@ -116,7 +116,7 @@ func (l *link) forwardEnd(how string) {
 // feed takes what was read.
 func (l *link) feed(p []byte) {
 	if l.dec == nil {
-		l.record(history.Received, l.frame, l.raw, p, false)
+		l.recordReceived(l.raw, p, false)
 		l.emit(p, l.raw)
 		l.raw += len(p)
 	}
@@ -133,7 +133,7 @@ func (l *link) piece(pc frames.Piece) {
 	if pc.First {
 		l.begin(pc)
 	}
-	l.record(history.Received, l.frame, pc.Off, pc.Data, pc.Last)
+	l.recordReceived(pc.Off, pc.Data, pc.Last)
 	data, off := pc.Data, pc.Off
 	for len(l.steps) > 0 {
 		st := l.steps[0]
@@ -271,12 +271,13 @@ func (l *link) lost(err error) {
 	}
 }
 
-func (l *link) record(kind history.Kind, ref history.FrameRef, off int, data []byte, last bool) {
+func (l *link) recordReceived(off int, data []byte, last bool) {
 	if l.rec == nil {
 		return
 	}
+	ref := l.frame // a copy made here costs nothing without a recorder
 	l.rec.Add(history.Event{
-		Kind: kind, Session: l.s.id, Dir: l.dir, Frame: &ref, Off: off,
+		Kind: history.Received, Session: l.s.id, Dir: l.dir, Frame: &ref, Off: off,
 		N: len(data), Data: append([]byte(nil), data...), Last: last,
 	})
 }
