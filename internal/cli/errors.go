@@ -59,19 +59,15 @@ func flagError(cmd *cobra.Command, err error) error {
 		if len(unknown.GetSpecifiedName()) == 1 {
 			name = name[1:]
 		}
-		return usagef("there is no flag %s%s; see tornwire %s --help", name, verify.DidYouMean(name, words), commandPath(cmd))
+		return usagef("there is no flag %s%s; see %s --help", name, verify.DidYouMean(name, words), cmd.CommandPath())
 	}
-	return usagef("%s; see tornwire %s --help", strings.TrimSuffix(msg, "."), commandPath(cmd))
-}
-
-func commandPath(cmd *cobra.Command) string {
-	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "tornwire"), " ")
+	return usagef("%s; see %s --help", strings.TrimSuffix(msg, "."), cmd.CommandPath())
 }
 
 // noArgs refuses arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes no argument, but got %q; see tornwire %s --help", commandPath(cmd), args[0], commandPath(cmd))
+		return usagef("%s takes no argument, but got %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
 	}
 	return nil
 }

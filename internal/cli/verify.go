@@ -93,16 +93,16 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if f.list {
-		return listCases(cmd.OutOrStdout(), plan)
+		return listCases(cmd.OutOrStdout(), cmd.ErrOrStderr(), plan)
 	}
 	bar := newProgress(cmd.ErrOrStderr())
 	report := verify.Run(cmd.Context(), plan, bar.step)
 	bar.done()
-	return f.write(cmd.OutOrStdout(), report, files)
+	return f.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), report, files)
 }
 
 // write writes the reports; a verdict goes before a report that cannot be written.
-func (f *verifyFlags) write(stdout io.Writer, r *verify.Report, files []string) error {
+func (f *verifyFlags) write(stdout, stderr io.Writer, r *verify.Report, files []string) error {
 	data, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (f *verifyFlags) write(stdout io.Writer, r *verify.Report, files []string) 
 		return err
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "tornwire:", err)
+		fmt.Fprintln(stderr, "tornwire:", err)
 	}
 	if r.ExitCode != verify.ExitSafe {
 		return exitError{r.ExitCode}
@@ -149,16 +149,16 @@ func reportFiles(specs []string) ([]string, error) {
 	return files, nil
 }
 
-func listCases(w io.Writer, p *verify.Plan) error {
+func listCases(stdout, stderr io.Writer, p *verify.Plan) error {
 	if len(p.Cases) == 0 {
-		fmt.Fprintln(os.Stderr, "tornwire: no case matches the selection")
+		fmt.Fprintln(stderr, "tornwire: no case matches the selection")
 		return exitError{verify.ExitInconclusive}
 	}
 	var b strings.Builder
 	for _, c := range p.Cases {
 		b.WriteString(c.ID.String() + "\n")
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(stdout, b.String())
 	return err
 }
 
