@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"maps"
 
 	"tornwire/frames"
 )
@@ -45,12 +46,19 @@ type Rule struct {
 // Set is an immutable list of rules; the first that matches a frame acts.
 type Set struct{ rules []*Rule }
 
-// NewSet checks the rules and puts them into a set.
+// NewSet checks the rules and puts them into a set. It refuses a rule that could
+// never act: one without a fault or an op, with a count under zero, or with an
+// offset or an argument that the fault does not have.
 func NewSet(rules ...Rule) (*Set, error) {
 	s := &Set{}
 	for _, r := range rules {
 		if r.Fault == nil {
 			return nil, fmt.Errorf("rule %q has no fault", r.ID)
+		}
+		if t := r.Trigger; t.Op == "" {
+			return nil, fmt.Errorf("rule %q has no op", r.ID)
+		} else if t.Session < 0 || t.Nth < 0 || t.SessionNth < 0 {
+			return nil, fmt.Errorf("rule %q: session %d, nth %d, nth in session %d: none may be under 0", r.ID, t.Session, t.Nth, t.SessionNth)
 		}
 		if r.At < 0 || (r.Fault.Range == Start && r.At != 0) || (r.Fault.Range == Inside && r.At < 1) {
 			return nil, fmt.Errorf("rule %q: fault %s acts at %s, not at %d", r.ID, r.Fault.ID, r.Fault.Range, r.At)
@@ -58,6 +66,7 @@ func NewSet(rules ...Rule) (*Set, error) {
 		if err := r.Fault.CheckArgs(r.Args); err != nil {
 			return nil, fmt.Errorf("rule %q: %w", r.ID, err)
 		}
+		r.Args = maps.Clone(r.Args)
 		r.steps = r.Fault.Steps(r.At, r.Fault.fill(r.Args))
 		s.rules = append(s.rules, &r)
 	}

@@ -1,0 +1,123 @@
+package faults_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"tornwire/faults"
+	"tornwire/frames"
+)
+
+const (
+	c2s = frames.ClientToServer
+	s2c = frames.ServerToClient
+)
+
+func byID(t *testing.T, id string) *faults.Type {
+	t.Helper()
+	f, ok := faults.ByID(id)
+	if !ok {
+		t.Fatalf("no fault %s", id)
+	}
+	return f
+}
+
+func TestTrigger(t *testing.T) {
+	f := faults.Frame{Dir: s2c, Op: "A", Session: 2, Nth: 5, SessionNth: 3}
+	for _, c := range []struct {
+		faults.Trigger
+		want bool
+	}{
+		{faults.Trigger{Dir: s2c, Op: "A"}, true},
+		{faults.Trigger{Dir: c2s, Op: "A"}, false},
+		{faults.Trigger{Dir: s2c, Op: "a"}, false},
+		{faults.Trigger{Dir: s2c}, false},
+		{faults.Trigger{Dir: s2c, Op: "A", Session: 2}, true},
+		{faults.Trigger{Dir: s2c, Op: "A", Session: 1}, false},
+		{faults.Trigger{Dir: s2c, Op: "A", Nth: 5}, true},
+		{faults.Trigger{Dir: s2c, Op: "A", Nth: 3}, false},
+		{faults.Trigger{Dir: s2c, Op: "A", SessionNth: 3}, true},
+		{faults.Trigger{Dir: s2c, Op: "A", SessionNth: 5}, false},
+		{faults.Trigger{Dir: s2c, Op: "A", Session: 2, Nth: 5, SessionNth: 3}, true},
+		{faults.Trigger{Dir: s2c, Op: "A", Session: 2, Nth: 5, SessionNth: 4}, false},
+	} {
+		if got := c.Matches(f); got != c.want {
+			t.Errorf("%+v matches: %v", c.Trigger, got)
+		}
+	}
+}
+
+func TestSet(t *testing.T) {
+	var none *faults.Set
+	if r, steps := none.Match(faults.Frame{Op: "A"}); r != nil || steps != nil || none.Len() != 0 {
+		t.Error("a nil set has a rule")
+	}
+	set, err := faults.NewSet(
+		faults.Rule{ID: "one", Fault: byID(t, "split"), At: 1, Trigger: faults.Trigger{Op: "A", Nth: 2}},
+		faults.Rule{ID: "two", Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A"}},
+		faults.Rule{ID: "three", Fault: byID(t, "split"), At: 3, Trigger: faults.Trigger{Op: "A"}},
+	)
+	if err != nil || set.Len() != 3 {
+		t.Fatalf("%v, %d rules", err, set.Len())
+	}
+	for f, want := range map[faults.Frame]string{{Op: "A", Nth: 1}: "two", {Op: "A", Nth: 2}: "one", {Op: "R", Nth: 2}: ""} {
+		r, steps := set.Match(f)
+		switch {
+		case want == "" && (r != nil || steps != nil):
+			t.Errorf("%+v: %s acts", f, r.ID)
+		case want != "" && (r == nil || r.ID != want || len(steps) == 0):
+			t.Errorf("%+v: not %s but %+v acts", f, want, r)
+		}
+	}
+}
+
+func TestNewSetErrors(t *testing.T) {
+	on := faults.Trigger{Op: "A"}
+	for _, c := range []struct {
+		rule faults.Rule
+		want string // "" if it is right
+	}{
+		{faults.Rule{Trigger: on}, `rule "r" has no fault`},
+		{faults.Rule{Fault: byID(t, "hold")}, `rule "r" has no op`},
+		{faults.Rule{Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A", Nth: -1}}, `rule "r": session 0, nth -1, nth in session 0`},
+		{faults.Rule{Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A", Session: -1}}, `rule "r": session -1`},
+		{faults.Rule{Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A", SessionNth: -1}}, `rule "r": session 0, nth 0, nth in session -1`},
+		{faults.Rule{Fault: byID(t, "truncate-fin"), At: -1, Trigger: on}, `rule "r": fault truncate-fin acts at 0…n, not at -1`},
+		{faults.Rule{Fault: byID(t, "truncate-fin"), At: 0, Trigger: on}, ""},
+		{faults.Rule{Fault: byID(t, "truncate-fin"), At: 1000, Trigger: on}, ""},
+		{faults.Rule{Fault: byID(t, "split"), At: 0, Trigger: on}, `rule "r": fault split acts at 1…n−1, not at 0`},
+		{faults.Rule{Fault: byID(t, "split"), At: 1, Trigger: on}, ""},
+		{faults.Rule{Fault: byID(t, "hold"), At: 1, Trigger: on}, `rule "r": fault hold acts at 0, not at 1`},
+		{faults.Rule{Fault: byID(t, "hold"), Trigger: on, Args: faults.Args{"pause": time.Second}}, `rule "r": fault hold has no argument "pause"`},
+		{faults.Rule{Fault: byID(t, "hold"), Trigger: on, Args: faults.Args{"most": 0}}, `rule "r": fault hold: most is 0s, not over 0s and up to 10m0s`},
+		{faults.Rule{Fault: byID(t, "hold"), Trigger: on, Args: faults.Args{"most": -time.Second}}, `rule "r": fault hold: most is -1s`},
+		{faults.Rule{Fault: byID(t, "hold"), Trigger: on, Args: faults.Args{"most": 10 * time.Minute}}, ""},
+		{faults.Rule{Fault: byID(t, "hold"), Trigger: on, Args: faults.Args{"most": 10*time.Minute + 1}}, `rule "r": fault hold: most is 10m0.000000001s`},
+		{faults.Rule{Fault: byID(t, "split"), At: 1, Trigger: on, Args: faults.Args{"pause": time.Minute + 1}}, `rule "r": fault split: pause`},
+	} {
+		c.rule.ID = "r"
+		set, err := faults.NewSet(faults.Rule{ID: "right", Fault: byID(t, "hold"), Trigger: on}, c.rule)
+		if c.want == "" && (err != nil || set.Len() != 2) {
+			t.Errorf("%+v: %v", c.rule, err)
+		}
+		if c.want != "" && (set != nil || err == nil || !strings.HasPrefix(err.Error(), c.want)) {
+			t.Errorf("%+v: %v, wanted %s", c.rule, err, c.want)
+		}
+	}
+}
+
+// TestSetIsImmutable: changing what a set was made of does not change the set.
+func TestSetIsImmutable(t *testing.T) {
+	args := faults.Args{"most": time.Second}
+	list := []faults.Rule{{ID: "r", Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A"}, Args: args}}
+	set, err := faults.NewSet(list...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list[0].Trigger.Op, args["most"] = "R", time.Minute
+	r, steps := set.Match(faults.Frame{Op: "A"})
+	if r == nil || steps[0].For != time.Second || r.Args["most"] != time.Second {
+		t.Errorf("%+v, %+v", r, steps)
+	}
+}
