@@ -289,11 +289,11 @@ func (p *Plan) checkNumbers() error {
 
 // Descriptors: a case with three clients of two connections each has four
 // listeners and, in this process, 24 ends of connections at most.
-const descriptorsPerCase = 32
+const descriptorsPerCase = 24
 
 // defaultParallel derives the cases in flight from the descriptor limit.
 func defaultParallel() int {
-	n := 256
+	n := 512
 	if limit, ok := descriptorLimit(); ok {
 		n = min(n, (limit-128)/descriptorsPerCase)
 	}

@@ -13,7 +13,7 @@ import (
 // cannot close them; then a new adapter takes over. Their connections are kept
 // until the adapter ends, since a library that reconnects for ever to addresses
 // that are gone soon does nothing else.
-const opensPerAdapter = 200
+const opensPerAdapter = 300
 
 // adapterPool keeps one adapter running: one that failed is started again, one
 // that is full of clients it cannot close is replaced.
@@ -28,8 +28,8 @@ type adapterPool struct {
 	broken  error // why no adapter can be had any more
 	wg      sync.WaitGroup
 
-	strainMu sync.Mutex
-	strained *adapterConn // the adapter whose lateness counts
+	liveMu sync.Mutex
+	live   []*adapterConn // those whose lateness counts
 }
 
 // get returns a live adapter; put must follow.
@@ -64,9 +64,9 @@ func (p *adapterPool) get(ctx context.Context) (*adapterConn, error) {
 		}
 		return nil, err
 	}
-	p.strainMu.Lock()
-	p.strained = p.conn
-	p.strainMu.Unlock()
+	p.liveMu.Lock()
+	p.live = append(p.live, p.conn)
+	p.liveMu.Unlock()
 	p.conn.use(1)
 	return p.conn, nil
 }
@@ -92,15 +92,17 @@ func (p *adapterPool) restarts() int {
 	return max(p.starts-p.retired-1, 0)
 }
 
-// strain returns how late the adapter's answers are.
+// strain returns how late the slowest adapter's answers are.
 func (p *adapterPool) strain() time.Duration {
-	p.strainMu.Lock()
-	c := p.strained
-	p.strainMu.Unlock()
-	if c == nil {
-		return 0
+	p.liveMu.Lock()
+	p.live = slices.DeleteFunc(p.live, (*adapterConn).isGone)
+	live := slices.Clone(p.live)
+	p.liveMu.Unlock()
+	var worst time.Duration
+	for _, c := range live {
+		worst = max(worst, c.strain())
 	}
-	return c.strain()
+	return worst
 }
 
 // close ends all adapters.

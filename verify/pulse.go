@@ -18,7 +18,7 @@ const (
 	easyLimit = 5 * time.Millisecond
 	firstPace = 4
 	maxPace   = 24
-	firstRoom = 64
+	firstRoom = 96
 	leastRoom = 4
 )
 
@@ -76,12 +76,13 @@ func (p *pulse) beat(now time.Time, strain time.Duration) {
 		p.room = max(min(p.room, p.inFlight)/2, leastRoom)
 	case worst > strainLimit:
 		p.pace = max(p.pace/2, 1)
+		p.room = max(min(p.room, p.inFlight-p.inFlight/16), leastRoom)
 	case worst <= easyLimit:
 		if p.left == 0 {
 			p.pace = min(p.pace+1, maxPace)
 		}
 		if p.inFlight >= p.room {
-			p.room = min(p.room+2, p.maxRoom)
+			p.room = min(p.room+4, p.maxRoom)
 		}
 	}
 	p.left = p.pace

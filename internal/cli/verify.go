@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -46,7 +47,7 @@ func verifyCommand() *cobra.Command {
 	fs.StringSliceVar(&f.opts.Rules, "rule", nil, "rules to judge, comma-separated, or all (default all)")
 	fs.StringArrayVar(&f.opts.Cases, "case", nil, "run this case only; repeatable")
 	fs.Uint64Var(&f.opts.Seed, "seed", verify.DefaultSeed, "seed of everything random")
-	fs.IntVar(&f.opts.Parallel, "parallel", 0, fmt.Sprintf("cases in flight, 1 to %d (default: from the descriptor limit, at most 256)", verify.MaxParallel))
+	fs.IntVar(&f.opts.Parallel, "parallel", 0, fmt.Sprintf("cases in flight, 1 to %d (default: from the descriptor limit, at most 512)", verify.MaxParallel))
 	fs.DurationVar(&f.opts.Timeout, "timeout", verify.DefaultTimeout, "time limit of one case, 1s to 1h")
 	fs.StringVar(&f.opts.Profile, "profile", "", "any or official: whether clauses for official clients are held against this one (default any; official without an adapter)")
 	fs.BoolVar(&f.opts.Strict, "strict", false, "a non-strict verdict has exit code 3")
@@ -94,6 +95,12 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if f.list {
 		return listCases(cmd.OutOrStdout(), cmd.ErrOrStderr(), plan)
+	}
+	if os.Getenv("GOGC") == "" {
+		// The live heap is small and short-lived; collecting it less often is
+		// worth more than the memory, which the limit bounds.
+		debug.SetGCPercent(400)
+		debug.SetMemoryLimit(memoryLimit)
 	}
 	bar := newProgress(cmd.ErrOrStderr())
 	report := verify.Run(cmd.Context(), plan, bar.step)
@@ -161,6 +168,9 @@ func listCases(stdout, stderr io.Writer, p *verify.Plan) error {
 	_, err := io.WriteString(stdout, b.String())
 	return err
 }
+
+// memoryLimit is from which on the collector works harder, in bytes.
+const memoryLimit = 384 << 20
 
 // quietEvery is how often progress is told where there is no terminal.
 const quietEvery = 10 * time.Second
