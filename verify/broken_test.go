@@ -17,10 +17,6 @@ import (
 	"tornwire/checker"
 )
 
-// controlCase is the run without a fault of the workload that broken adapters
-// strike at.
-const controlCase = "ticketing/single/none"
-
 // TestAdapterThatNeverStarts: without a valid init_ok the exit code is 69
 // (spec/adapter.md), and the report says why.
 func TestAdapterThatNeverStarts(t *testing.T) {

@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// controlCase is the run without a fault of the workload that broken adapters
+// strike at.
+const controlCase = "ticketing/single/none"
+
 // busyTries is how often a run is made again because the machine was too busy
 // to judge (spec/rules.md P11).
 const busyTries = 8
