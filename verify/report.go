@@ -57,9 +57,12 @@ type Report struct {
 	rules    map[string]*RuleCount
 	cut      map[frameOf]map[int]bool
 	possible map[frameOf]int
-	internal bool // the embedded server broke a rule
-	fatal    int  // exit code of what kept the run from starting
-	insane   bool // a sanity case failed
+	broke    map[CaseID][]string // rules that a case certainly broke
+	replays  map[string]int      // how often a case was run again
+	again    map[ruleOf]int      // how often a rule was then broken again
+	internal bool                // the embedded server broke a rule
+	fatal    int                 // exit code of what kept the run from starting
+	insane   bool                // a sanity case failed
 }
 
 type frameOf struct {
@@ -135,6 +138,11 @@ type Finding struct {
 	checker.Finding
 	Class  string `json:"class"` // of the fault; none without one
 	Replay string `json:"replay"`
+	// Replayed is how often the case was run again before the report was written,
+	// and Reproduced how often the rule was broken then. Only the findings that the
+	// text report shows are run again.
+	Replayed   int `json:"replayed,omitempty"`
+	Reproduced int `json:"reproduced,omitempty"`
 }
 
 func newReport(p *Plan) *Report {
@@ -142,6 +150,7 @@ func newReport(p *Plan) *Report {
 		Schema: 1, Tool: "tornwire", Version: p.Version, Dialect: p.Dialect, Profile: p.Profile, Seed: p.Seed,
 		plan: p, index: map[CaseID]int{}, outcomes: map[outcome]int{}, rules: map[string]*RuleCount{},
 		cut: map[frameOf]map[int]bool{}, possible: map[frameOf]int{},
+		broke: map[CaseID][]string{}, replays: map[string]int{}, again: map[ruleOf]int{},
 		Outcomes: []OutcomeCount{}, Results: []Result{}, Findings: []Finding{}, Sanity: []SanityResult{}, Fenced: []string{},
 	}
 	for i, c := range p.Cases {
@@ -223,17 +232,14 @@ func (r *Report) take(c CaseResult) {
 			n.Checked++
 		}
 	}
-	broken := map[string]bool{}
 	for _, f := range c.Findings {
 		r.Findings = append(r.Findings, Finding{
 			Case: c.Case.ID.String(), Finding: f, Class: classOf(c.Case.ID), Replay: r.plan.replay(c.Case.ID),
 		})
-		if f.Certainty == checker.Certain {
-			broken[f.Rule] = true
-			r.internal = r.internal || f.Side == "server"
-		}
+		r.internal = r.internal || f.Certainty == checker.Certain && f.Side == "server"
 	}
-	for id := range broken {
+	r.broke[c.Case.ID] = certainRules(c.Findings)
+	for _, id := range r.broke[c.Case.ID] {
 		if n := r.rules[id]; n != nil {
 			n.Violations++
 		}
@@ -322,6 +328,10 @@ func (r *Report) finish(elapsed time.Duration, restarts int) {
 		}
 		return a.Case < b.Case
 	})
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		f.Replayed, f.Reproduced = r.replays[f.Case], r.again[ruleOf{f.Case, f.Rule}]
+	}
 	sort.Strings(r.Fenced)
 	for o, n := range r.outcomes {
 		r.Outcomes = append(r.Outcomes, OutcomeCount{o.word, o.raw, n})

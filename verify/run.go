@@ -108,6 +108,9 @@ func (r *runner) run(ctx context.Context) {
 	}
 	controls := r.controls(ctx)
 	r.sweep(ctx, controls)
+	if len(r.p.Options.Cases) == 0 {
+		r.confirm(ctx)
+	}
 	if ctx.Err() == nil {
 		r.sanity(ctx, "last")
 	}

@@ -57,7 +57,7 @@ func (r *Report) textFindings(b *strings.Builder) {
 				continue
 			}
 			fmt.Fprintf(b, "\n%s (%s, %s): %s\n", rule.ID, list[0].Severity, certainty, rule.Sentence)
-			for i, f := range list {
+			for i, f := range r.shown(list) {
 				if i == findingsShown {
 					fmt.Fprintf(b, "  … and %d more: --format json lists them all\n", len(list)-i)
 					break
@@ -84,6 +84,9 @@ func textFinding(b *strings.Builder, f Finding, whole bool) {
 		for _, l := range e.Timeline {
 			fmt.Fprintf(b, "    | %s\n", l)
 		}
+	}
+	if f.Replayed > 0 {
+		fmt.Fprintf(b, "    replayed %d times, found again %d times\n", f.Replayed, f.Reproduced)
 	}
 	fmt.Fprintf(b, "    replay: %s\n", f.Replay)
 }
