@@ -319,7 +319,7 @@ func (r *caseRun) close(name string) {
 			}
 		})
 	switch {
-	case err != nil && r.ctx.Err() == nil && c.noClose == false && ctx.Err() != nil:
+	case err != nil && r.ctx.Err() == nil && !c.noClose && ctx.Err() != nil:
 		err = &failure{reason: fmt.Sprintf("the adapter did not answer close within %s", requestLimit)}
 		r.conn.fail(err)
 		r.fail(err)
