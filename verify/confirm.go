@@ -69,8 +69,12 @@ func (r *Report) pick() []CaseID {
 	return out
 }
 
-// replayed counts which findings of a case came back.
+// replayed counts which findings of a case came back. A run that proved nothing
+// does not count.
 func (r *Report) replayed(c CaseResult) {
+	if c.Verdict == checker.Inconclusive {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.replays[c.Case.ID.String()]++

@@ -354,8 +354,11 @@ func (t *try) read(events []history.Event) {
 	t.Fired = slices.ContainsFunc(events, isFiring)
 	seen := map[FrameID]bool{}
 	own := map[FrameID]int{}
+	open := map[int]bool{}
 	for _, e := range events {
 		switch {
+		case e.Kind == history.CallAsked:
+			open[e.Call] = true
 		case e.Kind == history.Received && e.Off == 0 && e.Frame.Op != "":
 			f := FrameID{Dir: e.Frame.Dir, Op: e.Frame.Op}
 			of := f
@@ -367,13 +370,15 @@ func (t *try) read(events []history.Event) {
 				seen[f] = true
 			}
 		case e.Kind == history.CallResult:
+			delete(open, e.Call)
 			t.Outcomes = append(t.Outcomes, outcome{e.Outcome, e.Raw})
 			t.acquired = t.acquired || e.Outcome == history.OutcomeAcquired
-		case e.Kind == history.CallOverdue:
-			t.Outcomes = append(t.Outcomes, outcome{"none", ""})
 		case e.Kind == history.ReleaseResult:
 			t.released = t.released || e.Outcome == history.OutcomeReleased
 		}
+	}
+	for range open {
+		t.Outcomes = append(t.Outcomes, outcome{word: "none"}) // the adapter never said
 	}
 	if t.Case.ID.Fault == NoFault {
 		t.frames = seen

@@ -42,6 +42,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	addCompletion(root)
 	err := root.ExecuteContext(ctx)
 	var exit exitError
 	if err != nil && !errors.As(err, &exit) {
@@ -49,13 +50,17 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			fmt.Fprintln(stderr, "tornwire: "+line)
 		}
 	}
-	var sig signalError
-	if errors.As(context.Cause(ctx), &sig) {
-		if n, ok := sig.sig.(syscall.Signal); ok {
-			return 128 + int(n)
-		}
-	}
 	return exitCode(err)
+}
+
+// signalCode is the exit code of a command that a signal has cut short.
+func signalCode(ctx context.Context) (int, bool) {
+	var sig signalError
+	if !errors.As(context.Cause(ctx), &sig) {
+		return 0, false
+	}
+	n, ok := sig.sig.(syscall.Signal)
+	return 128 + int(n), ok
 }
 
 // hasteAfter is when a second signal is taken for impatience: some senders
@@ -99,20 +104,49 @@ func rootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			var words []string
-			for _, c := range cmd.Commands() {
-				words = append(words, c.Name())
-			}
-			return usagef("there is no command %q%s; see tornwire --help", args[0], verify.DidYouMean(args[0], words))
-		},
+		RunE:          noSuchCommand,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(verifyCommand(), listCommand(), explainCommand(), lockserverCommand(), versionCommand())
+	root.SetHelpCommand(helpCommand(root))
 	return root
+}
+
+// addCompletion adds cobra's completion command, which writes to the output
+// that root has at this moment.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = cobra.ArbitraryArgs, noSuchCommand
+		}
+	}
+}
+
+// noSuchCommand shows the help of a command that has only subcommands, or
+// refuses an argument that is none of them.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	var words []string
+	for _, c := range cmd.Commands() {
+		words = append(words, c.Name())
+	}
+	return usagef("there is no command %q%s; see %s --help", args[0], verify.DidYouMean(args[0], words), cmd.CommandPath())
+}
+
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Shows the help of a command", Example: "  tornwire help verify",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return noSuchCommand(root, args)
+			}
+			return cmd.Help()
+		},
+	}
 }
 
 func versionCommand() *cobra.Command {

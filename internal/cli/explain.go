@@ -37,6 +37,14 @@ func explain(id string) (string, error) {
 	if t, ok := faults.ByID(id); ok {
 		return explainFault(t), nil
 	}
+	if family := faults.Select(id); len(family) > 0 {
+		var b strings.Builder
+		fmt.Fprintf(&b, "%s: family of %d faults; --fault %s selects them all\n", id, len(family), id)
+		for _, t := range family {
+			b.WriteString("\n" + explainFault(t))
+		}
+		return b.String(), nil
+	}
 	if w, ok := verify.WorkloadByID(id); ok {
 		return explainWorkload(w), nil
 	}

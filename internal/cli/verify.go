@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -76,6 +77,11 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 	if f.format != "text" && f.format != "json" {
 		return usagef("there is no format %q%s", f.format, verify.DidYouMean(f.format, []string{"text", "json"}))
 	}
+	for _, name := range []string{"workload", "fault", "rule"} {
+		if words, _ := cmd.Flags().GetStringSlice(name); cmd.Flags().Changed(name) && len(words) == 0 {
+			return usagef("--%s is empty: name some, or all", name)
+		}
+	}
 	files, err := reportFiles(f.reports)
 	if err != nil {
 		return err
@@ -105,7 +111,15 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 	bar := newProgress(cmd.ErrOrStderr())
 	report := verify.Run(cmd.Context(), plan, bar.step)
 	bar.done()
-	return f.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), report, files)
+	err = f.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), report, files)
+	code, stopped := signalCode(cmd.Context())
+	if !stopped {
+		return err
+	}
+	if exit := (exitError{}); err != nil && !errors.As(err, &exit) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "tornwire:", err)
+	}
+	return exitError{code}
 }
 
 // write writes the reports; a verdict goes before a report that cannot be written.
