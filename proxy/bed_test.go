@@ -80,6 +80,7 @@ type bed struct {
 	addr   string
 	end    context.CancelFunc
 	served chan error
+	dialed int // sessions that connect has opened
 }
 
 // newBed starts a proxy. What cfg leaves open is set: the upstream, the dial
@@ -229,6 +230,8 @@ func (b *bed) connectTo(addr string) (cl, sv *peer) {
 	cl = b.dial(addr)
 	c, err := b.up.Accept()
 	must(b.t, err)
+	b.dialed++
+	b.waitFor(b.dialed, "dial", func(e history.Event) bool { return e.Kind == history.ServerDialed })
 	return cl, b.newPeer(c)
 }
 

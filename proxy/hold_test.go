@@ -231,6 +231,7 @@ func TestHoldsInARow(t *testing.T) {
 		sv.send(greeting + acquired + released + late + "\n")
 		sv.closeWrite()
 		cl.wantAll("client", greeting+acquired+released+late[:2], history.RST)
+		synctest.Wait()
 		_, parts, _ := cl.now()
 		if want := []part{
 			{greeting, 0}, {acquired, time.Second}, {released[:4], time.Second}, {released[4:], 2 * time.Second}, {late[:2], 2 * time.Second},

@@ -91,8 +91,10 @@ func (l *link) ended(err error) {
 		return
 	}
 	from := l.dir.Opposite()
-	if how == history.FIN && !l.s.endedByUs(from) && wasReset(l.src) {
-		how = history.RST // the kernel tells a reset once, and told it to a write
+	// The kernel tells a reset once, and may have told it to a write. It is asked
+	// first, because both FINs together look like a reset too.
+	if how == history.FIN && wasReset(l.src) && !l.s.endedByUs(from) {
+		how = history.RST
 	}
 	if was := l.s.saw(from, how, detail); was == history.RST {
 		how = was

@@ -201,11 +201,11 @@ func TestResetWhileWriting(t *testing.T) {
 // TestBulk: much data both ways at once, in and out of frames.
 func TestBulk(t *testing.T) {
 	onEach(t, func(t *testing.T, tr transport) {
-		for _, cfg := range []proxy.Config{decoded(), {}} {
+		for times, cfg := range map[int]proxy.Config{3_000: decoded(), 60_000: {}} { // decoded it is 3 events a frame
 			b := newBed(t, tr, cfg)
 			cl, sv := b.connect()
-			down := greeting + strings.Repeat(acquired+released+"\n", 20_000)
-			up := auth + strings.Repeat(acquire+release, 20_000)
+			down := greeting + strings.Repeat(acquired+released+"\n", times)
+			up := auth + strings.Repeat(acquire+release, times)
 			go func() {
 				sv.send(down)
 				sv.closeWrite()
@@ -214,8 +214,10 @@ func TestBulk(t *testing.T) {
 			cl.closeWrite()
 			sv.wantAll("server", up, history.FIN)
 			cl.wantAll("client", down, history.FIN)
-			b.end()
-			<-b.served
+			ws := checkRecord(t, b.stop())
+			if n, m := len(ws[wireKey{1, c2s}].delivered), len(ws[wireKey{1, s2c}].delivered); n != len(up) || m != len(down) {
+				t.Errorf("%d of %d and %d of %d bytes are recorded", n, len(up), m, len(down))
+			}
 		}
 	})
 }
