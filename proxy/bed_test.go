@@ -126,18 +126,24 @@ func (l hookedListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// hooked is a connection in memory with calls before a read and after a write.
+// hooked is a connection in memory with calls before a read and after a write,
+// and another view of errors.
 type hooked struct {
 	*memnet.Conn
 	beforeRead func()
 	afterWrite func(n int)
+	readError  func(error) error
 }
 
 func (h *hooked) Read(p []byte) (int, error) {
 	if h.beforeRead != nil {
 		h.beforeRead()
 	}
-	return h.Conn.Read(p)
+	n, err := h.Conn.Read(p)
+	if err != nil && h.readError != nil {
+		err = h.readError(err)
+	}
+	return n, err
 }
 
 func (h *hooked) Write(p []byte) (int, error) {

@@ -254,3 +254,24 @@ func TestKeep(t *testing.T) {
 		}
 	})
 }
+
+// TestKeepHeld: the connection kept gets nothing of what was held for it.
+func TestKeepHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kept net.Conn
+		cfg := proxy.Config{Grammar: grammar, Keep: func(c net.Conn) { kept = c }, Rules: rules(t, faults.Rule{
+			ID: "hold", Fault: fault(t, "hold"), Trigger: faults.Trigger{Dir: s2c, Op: "A"},
+		})}
+		b := newBed(t, inMemory(0), cfg)
+		cl, sv := b.connect()
+		sv.send(greeting + acquired)
+		synctest.Wait()
+		b.stop()
+		synctest.Wait()
+		cl.wantGot("client", greeting, "")
+		if took := time.Since(b.began); took != 0 {
+			t.Errorf("the end took %v", took)
+		}
+		must(t, kept.Close())
+	})
+}

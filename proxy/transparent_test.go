@@ -10,9 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tornwire/frames"
 	"tornwire/history"
-	"tornwire/internal/memnet"
 	"tornwire/proxy"
 )
 
@@ -103,99 +101,6 @@ func TestHalfClose(t *testing.T) {
 		sv.wantAll("server", auth, history.FIN)
 		wantEnds(t, b.stop(), "server fin seen", "client fin sent by forwarded", "client fin seen", "server fin sent by forwarded")
 	})
-}
-
-// TestReset: a reset of either side reaches the other as one, behind the bytes
-// that came before.
-func TestReset(t *testing.T) {
-	onEach(t, func(t *testing.T, tr transport) {
-		b := newBed(t, tr, decoded())
-		cl, sv := b.connect()
-		cl.send(auth, acquire[:5])
-		sv.wait(len(auth) + 5)
-		cl.reset()
-		sv.wantAll("server", auth+acquire[:5], history.RST)
-		wantEnds(t, b.stop(), "client rst seen", "server rst sent by forwarded")
-
-		b = newBed(t, tr, decoded())
-		cl, sv = b.connect()
-		sv.send(greeting, acquired[:9])
-		cl.wait(len(greeting) + 9)
-		sv.reset()
-		cl.wantAll("client", greeting+acquired[:9], history.RST)
-		wantEnds(t, b.stop(), "server rst seen", "client rst sent by forwarded")
-	})
-}
-
-// TestResetAfterFIN: a peer that resets after its FIN is found out by the next
-// write to it.
-func TestResetAfterFIN(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, inMemory(0), decoded())
-		cl, sv := b.connect()
-		cl.closeWrite()
-		synctest.Wait()
-		cl.reset()
-		sv.send(greeting)
-		sv.wantAll("server", "", history.FIN) // memnet tells a FIN before a reset
-		synctest.Wait()
-		if _, err := sv.Write([]byte("\n")); err == nil {
-			t.Error("the server can still write")
-		}
-		wantEnds(t, b.stop(), "client fin seen", "server fin sent by forwarded", "client rst seen", "server rst sent by forwarded")
-	})
-}
-
-// TestDataBeforeReset: what a server says before it resets reaches the client,
-// although a write to that server fails first.
-func TestDataBeforeReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failed := make(chan struct{})
-		tr := inMemory(0)
-		tr.hook = func(dir frames.Direction, c net.Conn) net.Conn {
-			h := &hooked{Conn: c.(*memnet.Conn)}
-			if dir == c2s {
-				h.beforeRead = func() { <-failed }
-			}
-			return h
-		}
-		b := newBed(t, tr, decoded())
-		cl, sv := b.connect()
-		sv.send(greeting, acquired)
-		sv.reset()
-		cl.send(auth)
-		synctest.Wait()
-		cl.wantGot("client", "", "")
-		close(failed)
-		cl.wantAll("client", greeting+acquired, history.RST)
-		wantEnds(t, b.stop(), "server rst seen", "client rst sent by forwarded")
-	})
-}
-
-// TestResetWhileWriting: the kernel tells a reset once; told to the proxy's
-// write it must not read as a FIN.
-func TestResetWhileWriting(t *testing.T) {
-	for range 20 {
-		b := newBed(t, tcp, decoded())
-		cl, sv := b.connect()
-		sv.send(greeting)
-		cl.wait(1)
-		go func() {
-			for {
-				if _, err := sv.Write([]byte(acquired)); err != nil {
-					return
-				}
-			}
-		}()
-		cl.wait(len(greeting) + 20*len(acquired))
-		cl.reset()
-		<-sv.ended
-		ev := b.stop()
-		wantEnds(t, ev, "client rst seen", "server rst sent by forwarded")
-		if t.Failed() {
-			return
-		}
-	}
 }
 
 // TestBulk: much data both ways at once, in and out of frames.
