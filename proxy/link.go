@@ -247,14 +247,15 @@ func (l *link) write(data []byte, marks []mark) {
 		l.rec.Add(history.Event{Kind: history.WriteBegun, Session: l.s.id, Dir: l.dir, Frame: &m.frame, Off: m.off, N: m.n})
 	}
 	n, err := l.dst.Write(data)
-	l.accepted.Add(int64(n))
+	left := n
 	for _, m := range marks {
-		took := min(m.n, n)
-		n -= took
+		took := min(m.n, left)
+		left -= took
 		if took > 0 {
 			l.rec.Add(history.Event{Kind: history.WriteAccepted, Session: l.s.id, Dir: l.dir, Frame: &m.frame, Off: m.off, N: took})
 		}
 	}
+	l.accepted.Add(int64(n)) // behind its events, so that no more is acknowledged than was accepted
 	l.s.endWrite(l, err != nil)
 	if err != nil {
 		l.lost(err)
