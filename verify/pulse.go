@@ -17,9 +17,14 @@ const (
 	// easyLimit is the lateness up to which more cases are started.
 	easyLimit = 5 * time.Millisecond
 	firstPace = 4
-	maxPace   = 24
+	maxPace   = 12
 	firstRoom = 96
 	leastRoom = 4
+	slowBeats = 8
+	// A discarded case is tried again when nothing was strained for restFor, or
+	// after restLimit.
+	restFor   = time.Second
+	restLimit = 15 * time.Second
 )
 
 // pulse watches whether this process runs when it should, and lets cases start
@@ -32,10 +37,13 @@ type pulse struct {
 	mu       sync.Mutex
 	last     time.Time // beat
 	lastLate time.Time // when a beat was over LateLimit
+	strained time.Time // when a beat or the adapter was last over strainLimit
 	pace     int       // starts allowed a beat
 	left     int       // of them until the next beat
 	room     int       // cases allowed in flight
 	maxRoom  int
+	enough   int // room up to which it grows fast
+	beats    int // that the room was all used
 	inFlight int
 	next     chan struct{} // closed at the next beat
 }
@@ -43,7 +51,7 @@ type pulse struct {
 func newPulse(parallel int, strain func() time.Duration) *pulse {
 	return &pulse{
 		strain: strain, last: time.Now(), pace: firstPace, left: firstPace,
-		room: min(firstRoom, parallel), maxRoom: parallel, next: make(chan struct{}),
+		room: min(firstRoom, parallel), maxRoom: parallel, enough: parallel, next: make(chan struct{}),
 	}
 }
 
@@ -70,20 +78,18 @@ func (p *pulse) beat(now time.Time, strain time.Duration) {
 		p.lastLate = now
 	}
 	worst := max(late, strain)
+	if worst > strainLimit {
+		p.strained = now
+	}
 	switch {
 	case worst > LateLimit:
 		p.pace = 1
-		p.room = max(min(p.room, p.inFlight)/2, leastRoom)
+		p.shrink(2)
 	case worst > strainLimit:
 		p.pace = max(p.pace/2, 1)
-		p.room = max(min(p.room, p.inFlight-p.inFlight/16), leastRoom)
+		p.shrink(16)
 	case worst <= easyLimit:
-		if p.left == 0 {
-			p.pace = min(p.pace+1, maxPace)
-		}
-		if p.inFlight >= p.room {
-			p.room = min(p.room+4, p.maxRoom)
-		}
+		p.grow()
 	}
 	p.left = p.pace
 	if worst > strainLimit {
@@ -91,6 +97,31 @@ func (p *pulse) beat(now time.Time, strain time.Duration) {
 	}
 	close(p.next)
 	p.next = make(chan struct{})
+}
+
+// shrink takes a part of the room away, and remembers that more was too much.
+func (p *pulse) shrink(part int) {
+	room := min(p.room, p.inFlight)
+	p.room = max(room-(room+part-1)/part, leastRoom)
+	p.enough = p.room
+}
+
+// grow gives more room where it is used: fast up to what was enough when
+// something was late, slowly from there on.
+func (p *pulse) grow() {
+	if p.left == 0 {
+		p.pace = min(p.pace+1, maxPace)
+	}
+	if p.inFlight < p.room {
+		return
+	}
+	p.beats++
+	switch {
+	case p.room < p.enough:
+		p.room = min(p.room+4, p.maxRoom)
+	case p.beats%slowBeats == 0:
+		p.room = min(p.room+2, p.maxRoom)
+	}
 }
 
 // lateSince tells whether a beat was late, or is now, since a case began.
@@ -117,6 +148,26 @@ func (p *pulse) enter(ctx context.Context) bool {
 		case <-next:
 		case <-ctx.Done():
 			return false
+		}
+	}
+}
+
+// rest waits until the machine has been calm for a while, so that the tries of a
+// case are not all spent in one busy moment.
+func (p *pulse) rest(ctx context.Context) {
+	begin := time.Now()
+	for {
+		p.mu.Lock()
+		next, now := p.next, p.last
+		calm := now.Sub(p.strained) >= restFor || now.Sub(begin) >= restLimit
+		p.mu.Unlock()
+		if calm {
+			return
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -227,6 +227,7 @@ func (r *runner) runCase(ctx context.Context, c Case) CaseResult {
 			return t.CaseResult
 		case errors.Is(t.err, errLate) && late < lateTries:
 			late++
+			r.pulse.rest(ctx)
 		case errors.Is(t.err, errUnfired) && unfired < unfiredTries:
 			unfired++
 		case isFailure(t.err) && broken < adapterTries:
