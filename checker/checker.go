@@ -64,6 +64,9 @@ type Policy struct {
 	// ClosedWorld is the promise that nobody else uses the keys and that the
 	// server does not restart. Without a table it makes server rules certain (P14).
 	ClosedWorld bool
+	// NoPong says that the adapter does not answer pings, so that nobody knows
+	// whether the client was alive (P11): settles is then not checked.
+	NoPong bool
 	// Embedded says that the server is ours. A certain server finding is then our
 	// own bug, and the client findings of the case become suspect.
 	Embedded bool

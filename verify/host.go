@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"tornwire/adapter"
 )
@@ -230,8 +231,8 @@ func (c *adapterConn) read() {
 // answer hands a line to its waiter. An error means that the adapter failed.
 func (c *adapterConn) answer(line []byte) error {
 	var r adapter.Response
-	if err := json.Unmarshal(line, &r); err != nil || r.ID == nil {
-		what := "is not a JSON object with type and id"
+	if err := json.Unmarshal(line, &r); err != nil || r.ID == nil || !utf8.Valid(line) {
+		what := "is not a JSON object in UTF-8 with type and id"
 		return &failure{reason: fmt.Sprintf("the adapter printed a line that %s (is it a log on stdout? logs belong on stderr): %s", what, quoteLine(line))}
 	}
 	c.mu.Lock()
@@ -274,7 +275,8 @@ type pinger struct {
 	sent     time.Time // of the ping under way, zero if none is
 	lastLate time.Time // when lateness was last seen
 	lastTook time.Duration
-	off      bool // the adapter has no pong
+	best     time.Duration // the shortest so far: the adapter's own delay
+	off      bool          // the adapter has no pong
 }
 
 // ping asks for a pong again and again.
@@ -311,6 +313,9 @@ func (c *adapterConn) pong(r adapter.Response) {
 		c.pings.off = true
 	}
 	c.pings.lastTook = time.Since(c.pings.sent)
+	if c.pings.best == 0 || c.pings.lastTook < c.pings.best {
+		c.pings.best = c.pings.lastTook
+	}
 	if c.pings.lastTook > LateLimit {
 		c.pings.lastLate = time.Now()
 	}
@@ -335,12 +340,13 @@ func (c *adapterConn) hasPong() bool {
 	return !c.pings.off
 }
 
-// strain returns how late the adapter's answers are at present.
+// strain returns how much later than at its best the adapter answers at present.
 func (c *adapterConn) strain() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	took := c.pings.lastTook
 	if !c.pings.sent.IsZero() {
-		return max(c.pings.lastTook, time.Since(c.pings.sent))
+		took = max(took, time.Since(c.pings.sent))
 	}
-	return c.pings.lastTook
+	return max(took-c.pings.best, 0)
 }

@@ -220,7 +220,7 @@ func (p *Plan) checkWords() error {
 	}
 	g, ok := frames.Builtin(p.Dialect)
 	if !ok {
-		return usagef("there is no dialect %q%s", p.Dialect, DidYouMean(p.Dialect, frames.Names()))
+		return usagef("there is no dialect %q%s; dialects are %s", p.Dialect, DidYouMean(p.Dialect, frames.Names()), strings.Join(frames.Names(), ", "))
 	}
 	p.Grammar = g
 	for _, s := range p.Options.Cases {
@@ -308,7 +308,11 @@ func DidYouMean(word string, words []string) string {
 	}
 	var list []near
 	for _, w := range words {
-		if d := distance(strings.ToLower(word), w); d <= max(2, len(word)/3) {
+		d := distance(strings.ToLower(word), w)
+		if len(word) >= 3 && strings.HasPrefix(w, strings.ToLower(word)) {
+			d = 1
+		}
+		if d <= max(2, len(word)/3) {
 			list = append(list, near{w, d})
 		}
 	}

@@ -50,19 +50,20 @@ type Report struct {
 	Results     []Result        `json:"results"`
 	Findings    []Finding       `json:"findings"`
 
-	mu       sync.Mutex
-	plan     *Plan
-	index    map[CaseID]int
-	outcomes map[outcome]int
-	rules    map[string]*RuleCount
-	cut      map[frameOf]map[int]bool
-	possible map[frameOf]int
-	broke    map[CaseID][]string // rules that a case certainly broke
-	replays  map[string]int      // how often a case was run again
-	again    map[ruleOf]int      // how often a rule was then broken again
-	internal bool                // the embedded server broke a rule
-	fatal    int                 // exit code of what kept the run from starting
-	insane   bool                // a sanity case failed
+	mu        sync.Mutex
+	plan      *Plan
+	index     map[CaseID]int
+	outcomes  map[outcome]int
+	rules     map[string]*RuleCount
+	cut       map[frameOf]map[int]bool
+	possible  map[frameOf]int
+	broke     map[CaseID][]string // rules that a case certainly broke
+	replays   map[string]int      // how often a case was run again
+	again     map[ruleOf]int      // how often a rule was then broken again
+	internal  bool                // the embedded server broke a rule
+	fatal     int                 // exit code of what kept the run from starting
+	insane    bool                // a sanity case failed
+	faultless map[string]int      // rules broken in runs that are no cases of the plan
 }
 
 type frameOf struct {
@@ -70,7 +71,8 @@ type frameOf struct {
 	frame    FrameID
 }
 
-// Counts counts cases by verdict. Repeated counts tries that were not judged.
+// Counts counts cases by verdict; NotRun are those that a run which was stopped
+// did not come to. Repeated counts tries that were not judged.
 type Counts struct {
 	Total         int `json:"total"`
 	Safe          int `json:"safe"`
@@ -80,6 +82,7 @@ type Counts struct {
 	Inconclusive  int `json:"inconclusive"`
 	Skipped       int `json:"skipped"`
 	Repeated      int `json:"repeated"`
+	NotRun        int `json:"not_run"`
 }
 
 // Coverage counts the offsets at which frames were really cut.
@@ -150,7 +153,7 @@ func newReport(p *Plan) *Report {
 		Schema: 1, Tool: "tornwire", Version: p.Version, Dialect: p.Dialect, Profile: p.Profile, Seed: p.Seed,
 		plan: p, index: map[CaseID]int{}, outcomes: map[outcome]int{}, rules: map[string]*RuleCount{},
 		cut: map[frameOf]map[int]bool{}, possible: map[frameOf]int{},
-		broke: map[CaseID][]string{}, replays: map[string]int{}, again: map[ruleOf]int{},
+		broke: map[CaseID][]string{}, faultless: map[string]int{}, replays: map[string]int{}, again: map[ruleOf]int{},
 		Outcomes: []OutcomeCount{}, Results: []Result{}, Findings: []Finding{}, Sanity: []SanityResult{}, Fenced: []string{},
 	}
 	for i, c := range p.Cases {
@@ -193,6 +196,9 @@ func (r *Report) sanity(when string, c CaseResult) {
 	defer r.mu.Unlock()
 	r.Sanity = append(r.Sanity, SanityResult{When: when, Result: result(c)})
 	r.take(c)
+	for _, id := range certainRules(c.Findings) {
+		r.faultless[id]++
+	}
 	if c.Verdict == checker.Inconclusive && when != "control" {
 		r.insane = true
 		r.Reason = fmt.Sprintf("the %s run without a fault is inconclusive: %s", when, c.Reason)
@@ -214,6 +220,12 @@ func (r *Report) add(c CaseResult) {
 	}[c.Verdict]
 	*n++
 	r.take(c)
+	r.broke[c.Case.ID] = certainRules(c.Findings)
+	for _, id := range r.broke[c.Case.ID] {
+		if n := r.rules[id]; n != nil {
+			n.Violations++
+		}
+	}
 	r.cover(c)
 }
 
@@ -237,12 +249,6 @@ func (r *Report) take(c CaseResult) {
 			Case: c.Case.ID.String(), Finding: f, Class: classOf(c.Case.ID), Replay: r.plan.replay(c.Case.ID),
 		})
 		r.internal = r.internal || f.Certainty == checker.Certain && f.Side == "server"
-	}
-	r.broke[c.Case.ID] = certainRules(c.Findings)
-	for _, id := range r.broke[c.Case.ID] {
-		if n := r.rules[id]; n != nil {
-			n.Violations++
-		}
 	}
 }
 
@@ -316,11 +322,7 @@ func (r *Report) finish(elapsed time.Duration, restarts int) {
 	defer r.mu.Unlock()
 	r.ElapsedS = math.Round(elapsed.Seconds()*10) / 10
 	r.Restarts = restarts
-	order := map[string]int{}
-	for id, i := range r.index {
-		order[id.String()] = i + 1
-	}
-	sort.SliceStable(r.Results, func(i, j int) bool { return order[r.Results[i].Case] < order[r.Results[j].Case] })
+	order := r.sortResults()
 	sort.SliceStable(r.Findings, func(i, j int) bool {
 		a, b := r.Findings[i], r.Findings[j]
 		if order[a.Case] != order[b.Case] {
@@ -349,6 +351,16 @@ func (r *Report) finish(elapsed time.Duration, restarts int) {
 	r.conclude()
 }
 
+// sortResults puts the results into the order of the plan, and returns that.
+func (r *Report) sortResults() map[string]int {
+	order := map[string]int{}
+	for id, i := range r.index {
+		order[id.String()] = i + 1
+	}
+	sort.SliceStable(r.Results, func(i, j int) bool { return order[r.Results[i].Case] < order[r.Results[j].Case] })
+	return order
+}
+
 func (r *Report) coverage() {
 	r.Coverage.ByFrame = []FrameCoverage{}
 	seen := map[frameOf]bool{}
@@ -373,8 +385,8 @@ func (r *Report) conclude() {
 		return slices.ContainsFunc(r.Results, func(c Result) bool { return c.Verdict == v }) ||
 			slices.ContainsFunc(r.Sanity, func(c SanityResult) bool { return c.Verdict == v })
 	}
-	done := len(r.Results)
-	r.Interrupted = r.fatal == 0 && !r.insane && done < r.Cases.Total
+	r.Interrupted = r.fatal == 0 && !r.insane && len(r.Results) < r.Cases.Total
+	r.Cases.NotRun = r.Cases.Total - len(r.Results)
 	switch {
 	case worst(checker.Unsafe):
 		r.Verdict, r.ExitCode = checker.Unsafe, ExitUnsafe

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tornwire/checker"
+	"tornwire/frames"
 	"tornwire/history"
 )
 
@@ -123,6 +124,9 @@ func (r *runner) sanity(ctx context.Context, when string) bool {
 	if (res.Verdict == checker.Safe || res.Verdict == checker.NonStrict) && !(res.acquired && res.released) {
 		res.Verdict = checker.Inconclusive
 		res.Reason = "the client did not acquire and release a free key without a fault" + outcomesText(res.Outcomes)
+		if res.acquired {
+			res.Reason += "; no release was answered released"
+		}
 	}
 	r.report.sanity(when, res)
 	if res.Verdict == checker.Skipped && when == "first" {
@@ -275,8 +279,10 @@ func canFire(c Case, control CaseResult) (checker.Verdict, string) {
 }
 
 var (
-	errLate    = errors.New("the tool or the adapter ran late by over 200 ms each time: the machine is too busy to judge")
-	errUnfired = errors.New("the fault did not fire, although the frame is there without it")
+	errLate        = errors.New("too late to judge, each time")
+	errLateTool    = fmt.Errorf("%w: tornwire itself ran late by over 200 ms; the machine is too busy", errLate)
+	errLateAdapter = fmt.Errorf("%w: the adapter's pong was over 200 ms late or did not come; it blocks, or the machine is too busy", errLate)
+	errUnfired     = errors.New("the fault did not fire, although the frame is there without it")
 )
 
 // try is one try of a case; err is set if it has no verdict.
@@ -317,14 +323,18 @@ func (r *runner) try(ctx context.Context, c Case) try {
 		t.err = conn.explain(cause)
 	case cause != nil:
 		t.err = cause
-	case conn.lateSince(run.began) || r.pulse.lateSince(run.began):
-		t.err = errLate
+	case r.pulse.lateSince(run.began):
+		t.err = errLateTool
+	case conn.lateSince(run.began):
+		t.err = errLateAdapter
 	case run.rec.Full():
 		t.err = fmt.Errorf("the case has over %d events", history.MaxEvents)
 	case c.ID.Fault != NoFault && !t.Fired:
 		t.err = errUnfired
 	default:
-		t.judge(events, r.policy)
+		policy := r.policy
+		policy.NoPong = !conn.hasPong()
+		t.judge(events, policy)
 	}
 	return t
 }
@@ -356,11 +366,14 @@ func (t *try) read(events []history.Event) {
 	seen := map[FrameID]bool{}
 	own := map[FrameID]int{}
 	open := map[int]bool{}
+	gone := map[int]bool{} // sessions that the client has left
 	for _, e := range events {
 		switch {
+		case e.Kind == history.EndSeen && e.Side == history.ClientSide:
+			gone[e.Session] = true
 		case e.Kind == history.CallAsked:
 			open[e.Call] = true
-		case e.Kind == history.Received && e.Off == 0 && e.Frame.Op != "":
+		case e.Kind == history.Received && e.Off == 0 && e.Frame.Op != "" && !(gone[e.Session] && e.Dir == frames.ServerToClient):
 			f := FrameID{Dir: e.Frame.Dir, Op: e.Frame.Op}
 			of := f
 			of.Session = e.Session

@@ -155,11 +155,14 @@ func (r *Report) LastLine() string {
 	c := r.Cases
 	n := map[checker.Verdict]int{
 		checker.Safe: c.Safe, checker.Unsafe: c.Unsafe + c.Nonconforming, checker.Nonconforming: c.Nonconforming,
-		checker.NonStrict: c.NonStrict, checker.Inconclusive: c.Inconclusive + r.unrun(),
+		checker.NonStrict: c.NonStrict, checker.Inconclusive: c.Inconclusive + c.NotRun,
 	}[r.Verdict]
 	fmt.Fprintf(&b, "%s: %s of %s cases", name, thousands(n), thousands(c.Total))
-	if list := r.broken(); list != "" {
+	if list := r.broken(func(rule RuleCount) int { return rule.Violations }); list != "" {
 		fmt.Fprintf(&b, " (%s)", list)
+	}
+	if list := r.broken(func(rule RuleCount) int { return r.faultless[rule.ID] }); list != "" && n == 0 {
+		fmt.Fprintf(&b, "; already without a fault (%s)", list)
 	}
 	if c.Skipped > 0 {
 		fmt.Fprintf(&b, ", %s skipped", thousands(c.Skipped))
@@ -182,16 +185,14 @@ func (r *Report) LastLine() string {
 	return b.String()
 }
 
-// unrun counts the cases that have no result.
-func (r *Report) unrun() int { return r.Cases.Total - len(r.Results) }
-
-// broken lists the rules with certain findings and their cases, most severe first.
-func (r *Report) broken() string {
+// broken lists the rules with certain findings, and in how many runs, most severe
+// first.
+func (r *Report) broken(count func(RuleCount) int) string {
 	var parts []string
 	for _, s := range []checker.Severity{checker.Safety, checker.Contract, checker.Hygiene} {
 		for _, rule := range r.Rules {
-			if rule.Severity == s && rule.Violations > 0 {
-				parts = append(parts, fmt.Sprintf("%s %s", rule.ID, thousands(rule.Violations)))
+			if n := count(rule); rule.Severity == s && n > 0 {
+				parts = append(parts, fmt.Sprintf("%s %s", rule.ID, thousands(n)))
 			}
 		}
 	}

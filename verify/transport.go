@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,9 @@ import (
 
 // stderrKept is how much of an adapter's stderr is kept, from its end.
 const stderrKept = 16 << 10
+
+// crash is how runtimes begin to tell of their own end.
+var crash = regexp.MustCompile(`^(panic: |fatal error: |Traceback |(\w+\.)*\w*(Error|Exception)\b)`)
 
 // tail keeps the end of what is written to it.
 type tail struct {
@@ -33,11 +37,18 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last returns the last lines, joined by " | ".
+// last returns the last lines, joined by " | "; where a crash was told, the lines
+// from there on.
 func (t *tail) last(lines int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := strings.Split(strings.TrimSpace(string(t.buf)), "\n")
+	for i := len(all) - 1; i >= 0; i-- {
+		if crash.MatchString(all[i]) {
+			all = all[i:min(i+lines, len(all))]
+			break
+		}
+	}
 	if len(all) > lines {
 		all = all[len(all)-lines:]
 	}

@@ -105,7 +105,9 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
 		RunE:          noSuchCommand,
+		Version:       Version(),
 	}
+	root.SetVersionTemplate("tornwire {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(verifyCommand(), listCommand(), explainCommand(), lockserverCommand(), versionCommand())
 	root.SetHelpCommand(helpCommand(root))
@@ -119,6 +121,9 @@ func addCompletion(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
 			c.Args, c.RunE = cobra.ArbitraryArgs, noSuchCommand
+			for _, shell := range c.Commands() {
+				shell.Args = noArgs
+			}
 		}
 	}
 }

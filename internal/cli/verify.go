@@ -111,6 +111,12 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 	bar := newProgress(cmd.ErrOrStderr())
 	report := verify.Run(cmd.Context(), plan, bar.step)
 	bar.done()
+	if code, stopped := signalCode(cmd.Context()); stopped {
+		report.ExitCode = code
+	}
+	if report.ExitCode == verify.ExitUnreachable || report.ExitCode == verify.ExitInternal || len(plan.Cases) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "tornwire:", report.Reason)
+	}
 	err = f.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), report, files)
 	code, stopped := signalCode(cmd.Context())
 	if !stopped {
@@ -162,6 +168,8 @@ func reportFiles(specs []string) ([]string, error) {
 		switch {
 		case !ok || file == "":
 			return nil, usagef("--report %q is not of the form json=FILE", s)
+		case file == "-":
+			return nil, usagef("--report %q: for a report on stdout use --format json", s)
 		case format != "json":
 			return nil, usagef("there is no report format %q%s; json=FILE is one", format, verify.DidYouMean(format, []string{"json"}))
 		}
