@@ -18,8 +18,8 @@ const (
 	easyLimit = 5 * time.Millisecond
 	firstPace = 4
 	maxPace   = 12
-	firstRoom = 96
-	leastRoom = 4
+	firstRoom = 8
+	leastRoom = 1
 	slowBeats = 8
 	// A discarded case is tried again when nothing was strained for restFor, or
 	// after restLimit.

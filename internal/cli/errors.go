@@ -61,6 +61,15 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		return usagef("there is no flag %s%s; see %s --help", name, verify.DidYouMean(name, words), cmd.CommandPath())
 	}
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		kinds := map[string]string{
+			"uint64": "a whole number from 0", "int": "a whole number", "duration": "a duration such as 30s", "bool": "true or false",
+		}
+		if kind := kinds[value.GetFlag().Value.Type()]; kind != "" {
+			return usagef("--%s is %q, not %s; see %s --help", value.GetFlag().Name, value.GetValue(), kind, cmd.CommandPath())
+		}
+	}
 	return usagef("%s; see %s --help", strings.TrimSuffix(msg, "."), cmd.CommandPath())
 }
 
