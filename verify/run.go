@@ -41,6 +41,9 @@ type CaseResult struct {
 	Fenced   []string
 	Outcomes []outcome
 	frames   map[FrameID]bool // of a run without a fault: what it contained
+	// reached: the clients on whom the fault acted; in a run without one, those on
+	// whom the workload's own would.
+	reached  map[string]bool
 	acquired bool
 	released bool
 	notRun   bool // the run was stopped before it was over
@@ -55,6 +58,7 @@ type runner struct {
 	pool    *adapterPool
 	policy  checker.Policy
 	started time.Time
+	control map[string]CaseResult // by workload: its run without a fault
 
 	mu       sync.Mutex
 	progress Progress
@@ -107,8 +111,8 @@ func (r *runner) run(ctx context.Context) {
 	if !r.sanity(ctx, "first") {
 		return
 	}
-	controls := r.controls(ctx)
-	r.sweep(ctx, controls)
+	r.control = r.controls(ctx)
+	r.sweep(ctx)
 	if len(r.p.Options.Cases) == 0 {
 		r.confirm(ctx)
 	}
@@ -173,15 +177,14 @@ func (r *runner) controls(ctx context.Context) map[string]CaseResult {
 }
 
 // sweep runs the cases with a fault, many at once.
-func (r *runner) sweep(ctx context.Context, controls map[string]CaseResult) {
+func (r *runner) sweep(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, c := range r.p.Cases {
 		if c.ID.Fault == NoFault {
 			continue
 		}
-		control := controls[c.Workload.ID]
-		if v, why := canFire(c, control); v != checker.Safe {
+		if v, why := canFire(c, r.control[c.Workload.ID]); v != checker.Safe {
 			r.done(CaseResult{Case: c, Verdict: v, Reason: why})
 			continue
 		}
@@ -316,6 +319,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 	cause := context.Cause(run.ctx)
 	events := run.finish()
 	t.read(events)
+	t.Fired = t.firedFor(r.control[c.Workload.ID])
 	switch {
 	case ctx.Err() != nil:
 		t.err = errNotRun
@@ -360,6 +364,17 @@ func (t *try) judge(events []history.Event, policy checker.Policy) {
 	}
 }
 
+// firedFor tells whether the fault acted: where a workload means it on every
+// client, on each that gets the frame without it.
+func (t *try) firedFor(control CaseResult) bool {
+	for client := range control.reached {
+		if !t.reached[client] {
+			return false
+		}
+	}
+	return t.Fired
+}
+
 // read takes from the events what the report needs besides the judgement.
 func (t *try) read(events []history.Event) {
 	t.Fired = slices.ContainsFunc(events, isFiring)
@@ -367,8 +382,14 @@ func (t *try) read(events []history.Event) {
 	own := map[FrameID]int{}
 	open := map[int]bool{}
 	gone := map[int]bool{} // sessions that the client has left
+	client := map[int]string{}
+	t.reached = map[string]bool{}
 	for _, e := range events {
 		switch {
+		case e.Kind == history.SessionOpened:
+			client[e.Session] = e.Client
+		case e.Kind == history.Fired:
+			t.reached[client[e.Session]] = true
 		case e.Kind == history.EndSeen && e.Side == history.ClientSide:
 			gone[e.Session] = true
 		case e.Kind == history.CallAsked:
@@ -380,6 +401,9 @@ func (t *try) read(events []history.Event) {
 			own[of]++
 			f.Nth, of.Nth = e.Frame.Nth, own[of]
 			seen[of] = true
+			if t.Case.ID.Fault == NoFault && t.Case.Workload.holdsEach(f) {
+				t.reached[client[e.Session]] = true
+			}
 			if f.inSession() == 0 || e.Session == 1 {
 				seen[f] = true
 			}

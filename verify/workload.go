@@ -45,6 +45,12 @@ type OwnFault struct {
 	Args  faults.Args
 }
 
+// holdsEach tells whether the workload's own fault is meant on every client that
+// gets a frame like f.
+func (w *Workload) holdsEach(f FrameID) bool {
+	return w.EachSession && w.Own != nil && f.Dir == w.Own.Frame.Dir && f.Op == w.Own.Frame.Op
+}
+
 // Expected is a frame of an exchange, with its size in bytes.
 type Expected struct {
 	Frame FrameID
