@@ -53,11 +53,19 @@ const (
 	ProfileOfficial = "official"
 )
 
+// Values of Policy.Busy (spec/ticketing.md §3.1).
+const (
+	BusyUnsettled = "unsettled" // a further attempt after B is a matter of hygiene
+	BusyFinal     = "final"     // it is a finding against the contract
+	BusyRetry     = "retry"     // it is allowed
+)
+
 // Policy is what a history is judged by. The zero value judges nothing, since
 // it names no grammar.
 type Policy struct {
 	Dialect  string          // name of a built-in grammar
 	Profile  string          // ProfileAny or ProfileOfficial; "" is ProfileAny
+	Busy     string          // BusyUnsettled, BusyFinal or BusyRetry; "" is BusyUnsettled
 	Outcomes []string        // words that the adapter declared; empty means all (P15)
 	Only     map[string]bool // ids of the rules to judge; nil means all
 	SawTable bool            // the server's table was recorded; false in front of a foreign server (P14)
@@ -171,6 +179,15 @@ type judge struct {
 	rule   *Rule
 	res    *Result
 	judged bool
+}
+
+// bound is the severity of a rule that comes from a clause for official clients of
+// the current dialect (spec/rules.md, marked °).
+func (j *judge) bound() Severity {
+	if j.policy.Profile == ProfileOfficial && j.owners {
+		return Contract
+	}
+	return Hygiene
 }
 
 // checked notes that the situation the rule speaks of occurred.

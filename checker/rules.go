@@ -43,7 +43,30 @@ func RuleByID(id string) (Rule, bool) {
 	return rules[i].Rule, true
 }
 
-var rules = append(clientRules(), serverRules()...)
+// order is that of spec/rules.md, in which rules are judged and listed.
+var order = []string{
+	"no-entry-unconfirmed", "no-partial-frame", "match-triple", "no-fifo", "header-by-count", "exact-token",
+	"release-own", "indeterminate-stays", "no-resend", "one-attempt", "owner-fresh", "deadline-once",
+	"wait-recomputed", "wait-rounded-up", "wait-range", "expired-unsent", "late-grant", "entry-after-lease",
+	"timeout-final", "busy-final", "busy-not-retried", "zero-is-immediate", "release-known", "settles",
+	"echo-matches", "one-reply-per-attempt", "no-early-timeout", "zero-never-queues", "lease-ends",
+	"mutual-exclusion", "token-increases",
+}
+
+var rules = inOrder(clientRules(), timingRules(), matchRules(), serverRules(), replyRules())
+
+// inOrder sorts the rules of several files. A rule that has no place in the order
+// is a mistake in this package.
+func inOrder(lists ...[]implemented) []implemented {
+	all := slices.Concat(lists...)
+	slices.SortFunc(all, func(a, b implemented) int {
+		return slices.Index(order, a.ID) - slices.Index(order, b.ID)
+	})
+	if len(all) > 0 && !slices.Contains(order, all[0].ID) {
+		panic("checker: rule " + all[0].ID + " has no place in the order")
+	}
+	return all
+}
 
 func clientRules() []implemented {
 	return []implemented{

@@ -1,0 +1,4 @@
+package checker
+
+// timingRules are the rules about waits, deadlines and owners.
+func timingRules() []implemented { return nil }
