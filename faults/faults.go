@@ -30,19 +30,33 @@ const (
 	Every  Range = "0…n"
 	Inside Range = "1…n−1"
 	Start  Range = "0"
+	Ends   Range = "0, n"
+	AtEnd  Range = "n"
+	Before Range = "0…n−1"
 )
+
+// span is the range as its first and last offset and the step between them.
+func (r Range) span(n int) (lo, hi, by int) {
+	switch r {
+	case Every:
+		return 0, n, 1
+	case Inside:
+		return 1, n - 1, 1
+	case Ends:
+		return 0, n, max(n, 1)
+	case AtEnd:
+		return n, n, 1
+	case Before:
+		return 0, n - 1, 1
+	}
+	return 0, 0, 1
+}
 
 // Offsets lists the offsets of a range for a frame of n bytes.
 func (r Range) Offsets(n int) []int {
-	lo, hi := 0, 0
-	switch r {
-	case Every:
-		hi = n
-	case Inside:
-		lo, hi = 1, n-1
-	}
 	var out []int
-	for k := lo; k <= hi; k++ {
+	lo, hi, by := r.span(n)
+	for k := lo; k <= hi; k += by {
 		out = append(out, k)
 	}
 	return out
@@ -50,24 +64,41 @@ func (r Range) Offsets(n int) []int {
 
 // Contains tells whether k is an offset of the range for a frame of n bytes.
 func (r Range) Contains(k, n int) bool {
-	switch r {
-	case Every:
-		return k >= 0 && k <= n
-	case Inside:
-		return k >= 1 && k < n
+	lo, hi, by := r.span(n)
+	return k >= lo && k <= hi && (k-lo)%by == 0
+}
+
+// possible tells whether k is an offset of the range for any frame at all, which
+// has at least one byte.
+func (r Range) possible(k int) bool {
+	for n := max(k, 1); n <= k+1; n++ {
+		if r.Contains(k, n) {
+			return true
+		}
 	}
-	return k == 0
+	return false
 }
 
 // StepKind is what a step does.
 type StepKind uint8
 
-// The kinds of steps.
+// The kinds of steps. Join, Swap and Splice hold the rest of the frame until
+// the next one in the direction is whole, which no rule then acts on; if For is
+// over before, or the sender ends, both go out as they are.
 const (
-	Pass StepKind = iota + 1 // let bytes pass until N of the frame have
-	Wait                     // hold back what follows in this direction for For
-	Gate                     // hold it back until the gate Name opens, at most For
-	Cut                      // end the flow of bytes as Client, Server, This, Other say
+	Pass   StepKind = iota + 1 // let bytes pass until N of the frame have
+	Wait                       // hold back what follows in this direction for For
+	Gate                       // hold it back until the gate Name opens, at most For
+	Cut                        // end the flow of bytes as Client, Server, This, Other say
+	Drip                       // write the rest of the frame byte by byte, For apart
+	Drop                       // lose the rest of the frame
+	Inject                     // write the bytes of the rule
+	Repeat                     // write the whole frame once more
+	Flip                       // invert the lowest bit of the next byte
+	Join                       // both frames go out in one write
+	Swap                       // the next frame goes out first
+	Splice                     // in place of the rest, what the next frame has behind its first N bytes
+	Refuse                     // nobody listens until the gate Name opens, at most For
 )
 
 // Step is one thing that the proxy does to a frame, in order. After the last
@@ -75,7 +106,7 @@ const (
 type Step struct {
 	Kind   StepKind
 	N      int
-	For    time.Duration
+	For    time.Duration // of a cut: from the last byte to the ends
 	Name   string
 	Client End  // of a cut: how the client's connection is ended
 	Server End  // of a cut: how the server's connection is ended
@@ -93,7 +124,13 @@ const (
 	RST   End = "rst"
 )
 
-// Arg is one argument of a fault.
+// Ops that faults are meant for.
+const (
+	OpOpen     = "open"     // the pseudo-frame of a connection, c2s, before any byte
+	OpGreeting = "greeting" // the server's preface line
+)
+
+// Arg is one argument of a fault. A default of 0 means none.
 type Arg struct {
 	Name     string
 	Default  time.Duration
@@ -109,6 +146,9 @@ type Type struct {
 	Range    Range
 	Args     []Arg
 	Sentence string // what happens, for list and explain
+	Opens    bool   // acts on a connection, before any byte
+	Only     string // the op that it is meant for, "" for any frame
+	Injects  string // the kind of frame that a rule's Inject has to be, "" for none
 	// Steps lists what is done to a frame of which k bytes pass. Every argument
 	// of the schema is set in a.
 	Steps func(k int, a Args) []Step
@@ -128,15 +168,19 @@ func (t *Type) fill(a Args) Args {
 }
 
 // CheckArgs refuses unknown arguments and values that are not over zero and up
-// to the argument's limit.
+// to the argument's limit. Zero is right where it is the default.
 func (t *Type) CheckArgs(a Args) error {
 	for name, v := range a {
 		i := slices.IndexFunc(t.Args, func(arg Arg) bool { return arg.Name == name })
 		if i < 0 {
 			return fmt.Errorf("fault %s has no argument %q", t.ID, name)
 		}
-		if v <= 0 || v > t.Args[i].Max {
-			return fmt.Errorf("fault %s: %s is %s, not over 0s and up to %s", t.ID, name, v, t.Args[i].Max)
+		least := "over 0s and"
+		if t.Args[i].Default == 0 {
+			least = "0s or more and"
+		}
+		if v < 0 || v > t.Args[i].Max || v == 0 && t.Args[i].Default > 0 {
+			return fmt.Errorf("fault %s: %s is %s, not %s up to %s", t.ID, name, v, least, t.Args[i].Max)
 		}
 	}
 	return nil
@@ -144,7 +188,13 @@ func (t *Type) CheckArgs(a Args) error {
 
 // order is the order of spec/faults.md, in which faults are listed.
 var order = []string{
-	"truncate-fin", "truncate-rst", "truncate-silence", "split", "hold",
+	"truncate-fin", "truncate-rst", "truncate-silence",
+	"truncate-fin-client", "truncate-fin-server", "truncate-rst-client", "truncate-rst-server",
+	"stall", "split", "dribble", "delay", "coalesce", "hold",
+	"refuse", "accept-rst", "accept-fin", "slow-accept",
+	"hold-greeting", "drop",
+	"inject-keepalive", "inject-notice", "inject-error", "inject-stray", "inject-garbage",
+	"duplicate", "reorder", "corrupt", "splice",
 }
 
 var registry = map[string]*Type{}

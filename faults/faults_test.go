@@ -74,7 +74,7 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("%s is not complete: %+v", f.ID, f)
 		}
 		for _, a := range f.Args {
-			if a.Name == "" || a.Sentence == "" || a.Default <= 0 || a.Default > a.Max {
+			if a.Name == "" || a.Sentence == "" || a.Default < 0 || a.Default > a.Max || a.Max <= 0 {
 				t.Errorf("argument of %s: %+v", f.ID, a)
 			}
 		}
@@ -85,9 +85,9 @@ func TestRegistry(t *testing.T) {
 	if _, ok := faults.ByID("truncate"); ok {
 		t.Error("a family is taken for a fault")
 	}
-	for _, id := range []string{"truncate-fin", "truncate-rst", "truncate-silence", "split", "hold"} {
-		if _, ok := faults.ByID(id); !ok {
-			t.Errorf("%s is missing", id)
+	for _, r := range rows {
+		if _, ok := faults.ByID(r.id); !ok {
+			t.Errorf("%s is missing", r.id)
 		}
 	}
 }
@@ -194,7 +194,8 @@ func steps(t *testing.T, r faults.Rule) []faults.Step {
 func TestArgsText(t *testing.T) {
 	for id, want := range map[string]string{
 		"split":        "pause=50ms (up to 1m0s): between the two parts",
-		"truncate-fin": "",
+		"truncate-fin": "after=0s (up to 1m0s): from the last byte to the end of the connection",
+		"drop":         "",
 	} {
 		f, _ := faults.ByID(id)
 		if got := f.ArgsText(); got != want {

@@ -54,6 +54,8 @@ type Config struct {
 	Keep func(net.Conn)
 	// Dial reaches the server; net.Dialer by default.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Listen listens again where nobody did for a while; net.Listen by default.
+	Listen func(network, address string) (net.Listener, error)
 }
 
 // Proxy forwards connections to one server. It is safe for concurrent use.
@@ -77,6 +79,9 @@ type frameKey struct {
 func New(cfg Config) *Proxy {
 	if cfg.Dial == nil {
 		cfg.Dial = (&net.Dialer{}).DialContext
+	}
+	if cfg.Listen == nil {
+		cfg.Listen = net.Listen
 	}
 	return &Proxy{cfg: cfg, nth: map[frameKey]int{}, gates: map[string]chan struct{}{}, open: map[string]bool{}, live: map[int]*session{}}
 }
