@@ -65,7 +65,7 @@ func TestResendAcquittals(t *testing.T) {
 		s := newScript(t, v1)
 		s.open(1, "c1").open(2, "c2").ask(1, "c1", "k1", 5*sec, 30*sec).ask(2, "c2", "k1", 5*sec, 30*sec)
 		s.pass(s.req(1, "k1", 5, 30, 1)).pass(s.req(2, "k1", 5, 30, 1))
-		s.want(s.policy())
+		s.want(s.policy(), "owner-fresh contract")
 	})
 	t.Run("a new call after indeterminate", func(t *testing.T) { // "Never a finding" 9
 		both(t, func(t *testing.T, d string) {
@@ -105,7 +105,7 @@ func TestResendAcquittals(t *testing.T) {
 		s := newScript(t, v1)
 		s.open(1, "c1").ask(1, "c1", "k1", 5*sec, 30*sec).ask(2, "c1", "k2", 5*sec, 30*sec)
 		s.pass(s.req(1, "k1", 5, 30, 1)).pass(s.req(1, "k2", 5, 30, 1))
-		s.want(s.policy())
+		s.want(s.policy(), "owner-fresh contract")
 	})
 }
 

@@ -18,6 +18,7 @@ type call struct {
 	client, key string
 	wait, lease time.Duration
 	asked       moment
+	started     moment // the adapter's word that it is about to call the library
 	result      moment
 	outcome     string
 	token       uint64
@@ -93,6 +94,8 @@ func (v *view) callEvent(e *history.Event, m moment) {
 			c.result, c.outcome = m, e.Outcome
 			c.token, c.hasToken, c.owner, c.hasOwner = e.Token, e.HasToken, e.Owner, e.HasOwner
 		}
+	case history.CallStarted:
+		c.started = earliest(c.started, m)
 	case history.CancelAsked:
 		c.cancel = earliest(c.cancel, m)
 	case history.CallOverdue:

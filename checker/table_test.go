@@ -179,7 +179,7 @@ func TestEntryAfterLease(t *testing.T) {
 	s.want(official(s), "entry-after-lease contract")
 	s = stale(t, v1, 2*sec, false)
 	s.want(s.policy(), "entry-after-lease hygiene")
-	s.want(official(s), "entry-after-lease hygiene")
+	s.want(official(s), "entry-after-lease hygiene", "late-grant contract")
 
 	for _, s := range []*script{stale(t, v1, 3*sec, true), stale(t, v0, 3*sec, true), stale(t, v0, 0, true)} {
 		r := s.want(official(s))

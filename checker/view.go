@@ -26,6 +26,7 @@ type session struct {
 	id     int
 	client string // whose listener it came in on; "" if the history does not say
 	links  [2]*link
+	opened moment
 	closed end // the first end that the client gave to it
 	cut    end // the first end that we gave to the client
 }
@@ -132,6 +133,7 @@ func (v *view) wireEvent(e *history.Event, m moment) {
 	}
 	switch e.Kind {
 	case history.SessionOpened:
+		v.session(e.Session).opened = m
 		v.session(e.Session).client = e.Client
 	case history.ServerDialed:
 		v.dialed(e)
