@@ -90,16 +90,14 @@ func (v *view) punctual() Certainty {
 // yet: that at which the write of the last byte of the greeting began. Of a
 // greeting that was not recorded the first byte counts, in the client's favour.
 func (s *session) nonceSent() (moment, bool) {
-	for _, f := range s.delivered() {
-		switch {
-		case f.unknown && f.ref.Op == "greeting":
-			return f.first(), true
-		case f.shape == nil || f.shape.Kind != frames.Preface || !f.whole:
-			return moment{}, false
-		}
-		return f.end(), true
+	fs := s.delivered()
+	switch {
+	case len(fs) == 0 || fs[0].shape == nil || fs[0].shape.Kind != frames.Preface:
+		return moment{}, false
+	case fs[0].unknown:
+		return fs[0].first(), true
 	}
-	return moment{}, false
+	return fs[0].end(), fs[0].whole
 }
 
 // ended is when the first side ended the session towards its client.

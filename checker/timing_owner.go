@@ -1,8 +1,6 @@
 package checker
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // ownerFresh stands on W and P2: both owners were received whole, and the attempts
 // are those of two calls for certain. The adapter process makes all calls of a
@@ -23,7 +21,8 @@ func ownerFresh(j *judge) {
 			if a.owner != b.owner {
 				continue
 			}
-			s := scene{call: d, frame: b.wireFrame, offset: len(b.data), at: b.first().ord + 1, others: []*call{c}}
+			_, read, _ := b.field(fieldOwner)
+			s := scene{call: d, frame: b.wireFrame, offset: len(b.data), at: read.ord, others: []*call{c}}
 			j.find(Contract, Certain, fmt.Sprintf("call %d of client %s on key %q sent owner %d in %s, the owner that call %d of client %s on key %q had sent in %s",
 				d.id, d.client, d.key, b.owner, b.ref, c.id, c.client, c.key, a.ref), j.evidence(s))
 			break
