@@ -3,6 +3,7 @@ package checker
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,7 +186,9 @@ func (s *script) policy() Policy {
 }
 
 // want asserts the certain findings, as "rule severity", and that each rule named
-// by a finding counts as checked.
+// by a finding counts as checked. Scripts about other rules are told in
+// milliseconds and let the server say what they need, so what its replies break
+// counts only where it is expected or where the policy names the rules to judge.
 func (s *script) want(p Policy, findings ...string) Result {
 	s.t.Helper()
 	return want(s.t, s.ev, p, findings...)
@@ -197,6 +200,9 @@ func want(t *testing.T, ev []history.Event, p Policy, findings ...string) Result
 	var got []string
 	for _, f := range r.Findings {
 		w := f.Rule + " " + string(f.Severity)
+		if p.Only == nil && aboutReplies(f.Rule) && !slices.ContainsFunc(findings, func(w string) bool { return strings.HasPrefix(w, f.Rule) }) {
+			continue
+		}
 		if f.Certainty == Suspect {
 			w += " suspect"
 		}
@@ -220,6 +226,10 @@ func want(t *testing.T, ev []history.Event, p Policy, findings ...string) Result
 		}
 	}
 	return r
+}
+
+func aboutReplies(id string) bool {
+	return slices.ContainsFunc(replyRules(), func(r implemented) bool { return r.ID == id })
 }
 
 func wantChecked(t *testing.T, r Result, rule string, yes bool) {
