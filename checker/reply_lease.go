@@ -208,78 +208,81 @@ func leaseEndsByWire(j *judge, c *clock) {
 		certainty = Certain
 	}
 	ends := j.serverEnds()
-	asks := map[string][]window{} // what is not answered
 	var all []window
+	byKey := map[string][]window{}
 	for _, d := range j.dialogues() {
 		ws := d.windows()
 		all = append(all, ws...)
-		if len(d.excess) == 0 && len(ws) > 0 {
-			if w := ws[len(ws)-1]; len(w.replies) == 0 {
-				asks[d.key] = append(asks[d.key], w)
-			}
-		}
+		byKey[d.key] = append(byKey[d.key], ws...)
 	}
-	before := map[string]wireGrant{}
+	before := map[string]turn{}
 	for _, g := range j.inTurn(all) {
-		if a, ok := before[g.key]; ok && g.from.asked[g.from.from].end().before(a.reply.first()) && !j.releaseForwarded(a, g.reply.first()) {
+		if a, ok := before[g.key]; ok && g.from.asked[g.from.from].end().at < a.until && !j.releaseForwarded(a.wireGrant, g.reply.first()) {
 			j.checked() // it waited, and was granted when the lease had ended
 		}
-		before[g.key] = g.wireGrant
-		if len(asks[g.key]) > 0 {
-			j.lapsed(g, certainty, c, asks[g.key], all, ends)
-		}
+		before[g.key] = g
+		j.lapsed(g, certainty, c, byKey[g.key], ends)
 	}
 }
 
-// turn is a grant as the bytes show it, and where its attempt may be.
+// turn is a grant as the bytes show it: where its attempt may be, and when its
+// lease was over at the latest.
 type turn struct {
 	wireGrant
-	from *window
+	from  *window
+	lease time.Duration
+	over  time.Duration
 }
 
 // inTurn lists the A frames of the windows by their tokens.
 func (v *view) inTurn(all []window) []turn {
 	var out []turn
 	for i := range all {
-		for _, r := range all[i].replies {
-			if t, _, ok := r.field(fieldToken); ok && r.isOp(opAcquired) {
-				out = append(out, turn{wireGrant{reply: r, key: all[i].key, token: t}, &all[i]})
+		w := &all[i]
+		for _, r := range w.replies {
+			t, _, ok := r.field(fieldToken)
+			if !ok || !r.isOp(opAcquired) {
+				continue
 			}
+			g := turn{wireGrant: wireGrant{reply: r, key: w.key, token: t, until: forever}, from: w}
+			for _, f := range w.candidates(r) {
+				n, _, _ := f.field(fieldLease)
+				lease := time.Duration(n) * time.Second
+				g.until, g.lease = min(g.until, f.first().at+lease), max(g.lease, lease)
+			}
+			g.over = r.first().at + g.lease
+			out = append(out, g)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b turn) int { return cmp.Compare(a.token, b.token) })
 	return out
 }
 
-// lapsed judges the attempts that are not answered when the lease of a grant is
+// lapsed judges the attempts that were not answered when the lease of a grant was
 // long over.
-func (j *judge) lapsed(g turn, certainty Certainty, c *clock, asks, all []window, ends map[*session]moment) {
-	r := g.reply
-	var longest uint64
-	for _, f := range g.from.candidates(r) {
-		lease, _, _ := f.field(fieldLease)
-		longest = max(longest, lease)
-	}
-	lease := time.Duration(min(longest, uint64(maxLease/time.Second))) * time.Second
-	over := r.first().at + lease
-	due := c.seen(over + answerLimit)
-	if longest == 0 || !due.happened() || j.unsure(g.key, g.token, due, all, ends) {
+func (j *judge) lapsed(g turn, certainty Certainty, c *clock, all []window, ends map[*session]moment) {
+	due := c.seen(g.over + answerLimit)
+	if g.lease == 0 || !due.happened() {
 		return
 	}
-	for _, w := range asks {
-		if w.waitsAt(j.view, over, due, ends) {
-			f := w.asked[w.from]
-			j.find(Contract, certainty, fmt.Sprintf("%s on session %d, forwarded whole at %s, had no reply by %s, although token %d, received in %s, was granted for %s",
-				f.ref, w.session.id, ms(acceptedAt(f).at), ms(due.at), g.token, r.ref, lease), j.about(g.from.dialogue, r))
+	for _, w := range all {
+		if !w.waitsAt(j.view, g.over, due, ends) {
+			continue
+		}
+		if j.unsure(g, due, all, ends) {
 			return
 		}
+		f := w.asked[w.from]
+		j.find(Contract, certainty, fmt.Sprintf("%s on session %d, forwarded whole at %s, had no reply by %s, although token %d, received in %s, was granted for %s",
+			f.ref, w.session.id, ms(acceptedAt(f).at), ms(due.at), g.token, g.reply.ref, g.lease), j.about(g.from.dialogue, g.reply))
+		return
 	}
 }
 
 // waitsAt tells whether all attempts of a window were forwarded within the lease,
-// and have a session and a wait that go on after it.
+// have no reply, and have a session and a wait that go on after it.
 func (w *window) waitsAt(v *view, over time.Duration, due moment, ends map[*session]moment) bool {
-	if ends[w.session].before(due) || w.session.obscured().happened() {
+	if len(w.excess) > 0 || ends[w.session].before(due) || w.session.obscured().happened() || len(w.replies) > 0 && w.replies[0].first().before(due) {
 		return false
 	}
 	return !slices.ContainsFunc(w.asked[w.from:w.to], func(f *wireFrame) bool {
@@ -287,26 +290,29 @@ func (w *window) waitsAt(v *view, over time.Duration, due moment, ends map[*sess
 		if accepted := acceptedAt(f); !accepted.happened() || accepted.at > over {
 			return true
 		}
-		return !ok || wait == 0 && v.owners || wait > 0 && f.end().at+time.Duration(wait)*time.Second <= over+answerLimit
+		return !ok || wait == 0 && v.owners || wait > 0 && f.end().at+time.Duration(wait)*time.Second <= over+answerLimit+inFlight
 	})
 }
 
 // unsure tells whether the key may have gone to somebody else by then.
-func (v *view) unsure(key string, token uint64, due moment, all []window, ends map[*session]moment) bool {
+func (v *view) unsure(g turn, due moment, all []window, ends map[*session]moment) bool {
 	for _, s := range v.sessions {
 		for _, f := range s.replies() {
 			if !f.first().before(due) {
 				break
 			}
 			t, _, ok := f.field(fieldToken)
-			if f.unknown || f.shape == nil || f.shape.Kind == frames.Message && !slices.Contains([]string{"A", "T", "B", "R", "N"}, f.shape.Op) ||
-				f.isOp(opAcquired) && keyFits(f, key) && (!ok || t > token) {
+			known := f.shape != nil && !f.unknown && (f.shape.Kind != frames.Message || hides(f))
+			if !known || f.isOp(opAcquired) && keyFits(f, g.key) && (!ok || t > g.token) {
 				return true
 			}
 		}
 	}
 	return slices.ContainsFunc(all, func(w window) bool {
-		return w.key == key && len(w.replies) < w.to-w.from && w.asked[w.from].first().before(due) &&
-			(ends[w.session].before(due) || w.session.obscured().happened())
+		answered := func(r *wireFrame) bool { return r.first().before(due) }
+		if len(w.replies) == w.to-w.from && !slices.ContainsFunc(w.replies, func(r *wireFrame) bool { return !answered(r) }) {
+			return false
+		}
+		return w.asked[w.from].first().before(due) && (ends[w.session].before(due) || w.session.obscured().happened())
 	})
 }
