@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"tornwire/adapter"
@@ -14,10 +13,7 @@ import (
 const (
 	maxWait        = 255 * time.Second // longer waits are clamped
 	zeroLimit      = 5 * time.Second   // transport deadline for wait 0
-	releaseLimit   = 5 * time.Second   // for the answer to a release
-	laneLimit      = 255 * time.Second // for a release in the background
 	acquireAnswers = "ATB"
-	releaseAnswers = "RN"
 )
 
 // call is one acquire asked for by the application.
@@ -25,18 +21,13 @@ type call struct {
 	key      string
 	lease    time.Duration
 	zero     bool
+	start    time.Time
+	budget   time.Duration // from start to deadline
 	deadline time.Time
 	owner    uint64
 	stamp    time.Time // just before the latest write
-}
-
-// grant is a lock that the server gave to this client.
-type grant struct {
-	key   string
-	token uint64
-	owner uint64
-	until time.Time   // send stamp + lease: it is over by then at the latest if granted at once
-	sent  atomic.Bool // a release that names only the key may have been sent
+	sent     bool      // possibly
+	refused  bool      // B was the last answer
 }
 
 // newOwner is a random number of 64 bits.
@@ -54,12 +45,13 @@ func (c *client) newCall(key string, wait, lease time.Duration) (*call, error) {
 	if wait < 0 {
 		return nil, fmt.Errorf("wait is %v, under 0", wait)
 	}
-	k := &call{key: key, lease: lease, zero: wait == 0, deadline: time.Now().Add(min(wait, maxWait))}
+	k := &call{key: key, lease: lease, zero: wait == 0, start: time.Now(), budget: min(wait, maxWait)}
 	if k.zero {
-		k.deadline = time.Now().Add(zeroLimit)
+		k.budget = c.defect.zeroBudget()
 	}
+	k.deadline = k.start.Add(k.budget)
 	if c.hasOwner {
-		k.owner = newOwner()
+		k.owner = c.defect.owner(c.owner)
 	}
 	_, err := c.acquireFrame(k, 0)
 	return k, err
@@ -71,15 +63,8 @@ func (c *client) acquireFrame(k *call, wait uint64) ([]byte, error) {
 	})
 }
 
-// wireWait is the remaining time in whole seconds, rounded up. It is false at
-// the deadline.
-func (k *call) wireWait(now time.Time) (uint64, bool) {
-	left := k.deadline.Sub(now)
-	if k.zero {
-		return 0, left > 0
-	}
-	return uint64((left + time.Second - 1) / time.Second), left > 0
-}
+// seconds is d in whole seconds, rounded up.
+func seconds(d time.Duration) uint64 { return uint64((d + time.Second - 1) / time.Second) }
 
 // Acquire implements adapter.Client.
 func (c *client) Acquire(parent context.Context, key string, wait, lease time.Duration) adapter.Result {
@@ -89,85 +74,130 @@ func (c *client) Acquire(parent context.Context, key string, wait, lease time.Du
 	}
 	base, cancel := c.scope(parent)
 	defer cancel()
-	send, stopSend := context.WithDeadline(base, k.deadline)
-	defer stopSend()
-	recv, stopRecv := context.WithDeadline(base, c.defect.patience(k.deadline))
-	defer stopRecv()
-	sent := false
 	for {
-		s, err := c.session(send, nil)
-		if err != nil {
-			if sent {
-				return c.result(k, indeterminate, err.Error())
-			}
-			return c.result(k, unsent, err.Error())
-		}
-		x := newExchange(acquireAnswers, k.owner, key)
-		if !c.sendAcquire(send, s, k, x) {
-			continue
-		}
-		sent = true
-		a := s.await(recv, x)
-		if a.op != 0 {
-			return c.answer(base, s, k, a)
-		}
-		switch fate, outcome := c.defect.unanswered(a.end); fate {
-		case again:
-			if c.hasOwner {
-				k.owner = c.defect.nextOwner(k.owner)
-			}
-		case hang:
-			<-base.Done()
-			return c.result(k, indeterminate, a.end.text)
-		default:
-			if outcome == acquired {
-				return c.entered(s, k, 0)
-			}
-			return c.result(k, outcome, a.end.text)
+		if r, over := c.try(base, k); over {
+			return r
 		}
 	}
+}
+
+// try is one try of a call, on one session. It is false if there has to be
+// another.
+func (c *client) try(base context.Context, k *call) (adapter.Result, bool) {
+	x := newExchange(acquireAnswers, k.owner, k.key)
+	s, fresh := c.claim(x, nil, nil)
+	if s == nil {
+		return c.giveUp(k, end{endCancel, errClosed.Error()}), true
+	}
+	defer c.leave(s, x)
+	k.owner = x.id
+	if fresh {
+		k.deadline = c.defect.deadlineOn(k, time.Now())
+	}
+	send, stopSend := context.WithDeadline(base, c.defect.sendUntil(k.deadline))
+	defer stopSend()
+	if fresh {
+		s.connect(send)
+	}
+	if !s.ready(send) || !c.sendAcquire(send, s, k, x) {
+		if send.Err() != nil {
+			return c.giveUp(k, endOf(send)), true
+		}
+		return adapter.Result{}, false
+	}
+	recv, stopRecv := context.WithDeadline(base, c.defect.patience(k.deadline))
+	defer stopRecv()
+	a := s.await(recv, x)
+	if a.op == 0 {
+		return c.unanswered(base, s, k, a.end)
+	}
+	return c.answer(base, s, k, a)
 }
 
 // sendAcquire writes the acquire. It is false if nothing was sent, for sure;
 // otherwise x gets its answer or the session's end.
 func (c *client) sendAcquire(ctx context.Context, s *session, k *call, x *exchange) bool {
+	if !s.takeTurn(ctx) {
+		return false
+	}
+	defer s.endTurn()
 	if !s.register(x) {
 		return false
 	}
 	k.stamp = time.Now()
-	wait, ok := k.wireWait(k.stamp)
+	wait, ok := c.defect.wireWait(k, k.stamp)
 	b, err := c.acquireFrame(k, wait)
 	if !ok || err != nil || ctx.Err() != nil {
 		s.unregister(x)
-		c.park(s)
 		return false
 	}
+	k.sent, k.refused = true, false
 	s.write(ctx, b)
 	return true
 }
 
-// answer ends a call that got its final answer.
-func (c *client) answer(base context.Context, s *session, k *call, a answer) adapter.Result {
-	defer c.park(s)
+// giveUp ends a call that will not be sent any more.
+func (c *client) giveUp(k *call, e end) adapter.Result {
+	switch {
+	case k.refused:
+		return c.result(k, busy, "B")
+	case k.sent:
+		return c.result(k, indeterminate, e.text)
+	}
+	return c.result(k, c.defect.neverSent(e), e.text)
+}
+
+// unanswered takes the end of a session on which a call was sent.
+func (c *client) unanswered(base context.Context, s *session, k *call, e end) (adapter.Result, bool) {
+	fate, outcome := c.defect.unanswered(e)
+	switch {
+	case fate == again:
+		c.renew(k)
+		return adapter.Result{}, false
+	case fate == hang:
+		<-base.Done()
+		return c.result(k, indeterminate, e.text), true
+	case outcome == acquired:
+		return c.entered(s, k, 0), true
+	}
+	return c.result(k, outcome, e.text), true
+}
+
+// renew prepares a call that is sent once more.
+func (c *client) renew(k *call) {
+	if c.hasOwner {
+		k.owner = c.defect.nextOwner(k.owner)
+	}
+}
+
+// answer takes the final answer to a call.
+func (c *client) answer(base context.Context, s *session, k *call, a answer) (adapter.Result, bool) {
+	if a.op != 'A' && c.defect.closesAfterRefusal() {
+		s.close(end{endCancel, "refused"})
+	}
 	switch a.op {
 	case 'T':
-		return c.result(k, timeout, "T")
+		return c.result(k, c.defect.timeoutWord(), "T"), true
 	case 'B':
-		return c.result(k, busy, "B")
+		if c.defect.retriesBusy(time.Now(), k.deadline) {
+			k.refused = true
+			sleep(base, time.Now().Add(busyPause))
+			c.renew(k)
+			return adapter.Result{}, false
+		}
+		return c.result(k, c.defect.busyWord(), "B"), true
 	}
 	var stale time.Time
 	if k.zero {
 		stale = k.stamp.Add(k.lease)
 	}
 	if base.Err() != nil || c.defect.late(time.Now(), k.deadline, stale) {
-		c.releaseLater(k.grant(a.token))
-		return c.result(k, indeterminate, "granted too late")
+		if base.Err() != nil || c.defect.releasesLate() {
+			c.releaseLater(c.grant(s, k, a.token))
+		}
+		return c.result(k, indeterminate, "granted too late"), true
 	}
-	return c.entered(s, k, a.token)
-}
-
-func (k *call) grant(token uint64) *grant {
-	return &grant{key: k.key, token: token, owner: k.owner, until: k.stamp.Add(k.lease)}
+	return c.entered(s, k, a.token), true
 }
 
 func (c *client) result(k *call, outcome, raw string) adapter.Result {
@@ -177,99 +207,6 @@ func (c *client) result(k *call, outcome, raw string) adapter.Result {
 func (c *client) entered(s *session, k *call, token uint64) adapter.Result {
 	r := c.result(k, acquired, "A")
 	r.Token, r.HasToken = token, true
-	r.Ticket = &ticket{c: c, s: s, g: k.grant(token)}
+	r.Ticket = &ticket{c: c, g: c.grant(s, k, token)}
 	return r
-}
-
-// ticket is a held grant.
-type ticket struct {
-	c *client
-	s *session // that the grant came on
-	g *grant
-}
-
-// Release implements adapter.Ticket.
-func (t *ticket) Release(parent context.Context) adapter.Result {
-	base, cancel := t.c.scope(parent)
-	defer cancel()
-	outcome, raw := t.c.releaseOnce(base, t.g, t.s)
-	return adapter.Result{Outcome: outcome, Raw: raw}
-}
-
-// releaseOnce releases g on prefer if that is idle, else on another session, and
-// again if a session ends before it answers, for 5 s. A release that names only
-// the key is sent once, and only while the own lease runs for sure.
-func (c *client) releaseOnce(base context.Context, g *grant, prefer *session) (outcome, raw string) {
-	ctx, cancel := context.WithTimeout(base, releaseLimit)
-	defer cancel()
-	var token uint64
-	if c.exact {
-		token = c.defect.releaseToken(g)
-	}
-	b, err := encode(c.release, g.key, map[string]uint64{"token": token})
-	if err != nil {
-		return failed, err.Error()
-	}
-	for c.exact || c.defect.mayReleaseKey(time.Now(), g) {
-		s, err := c.session(ctx, prefer)
-		if err != nil {
-			return indeterminate, err.Error()
-		}
-		x := newExchange(releaseAnswers, token, g.key)
-		if !s.register(x) {
-			continue
-		}
-		if !c.exact && !c.defect.claimKey(time.Now(), g) {
-			s.unregister(x)
-			c.park(s)
-			continue
-		}
-		s.write(ctx, b)
-		switch a := s.await(ctx, x); a.op {
-		case 'R':
-			c.park(s)
-			return released, "R"
-		case 'N':
-			c.park(s)
-			return notHeld, "N"
-		}
-	}
-	return indeterminate, "left to the lease"
-}
-
-// orphan releases a grant that nobody waited for, unless its token is a call's.
-// Without a token in the release it would end whatever holds the key.
-func (c *client) orphan(f frame) {
-	if c.exact && !c.matched.has(f.token()) {
-		c.releaseLater(&grant{key: f.tail(), token: f.token(), owner: f.id()})
-	}
-}
-
-// releaseLater releases g in the background until that is answered, at most for
-// 255 s. Over maxLanes at once, the grant is left to its lease.
-func (c *client) releaseLater(g *grant) {
-	c.mu.Lock()
-	ok := !c.closed && c.lanes < maxLanes
-	if ok {
-		c.lanes++
-		c.running.Add(1)
-	}
-	c.mu.Unlock()
-	if !ok {
-		return
-	}
-	go func() {
-		defer c.running.Done()
-		ctx, cancel := context.WithTimeout(c.root, laneLimit)
-		defer cancel()
-		for ctx.Err() == nil {
-			outcome, _ := c.releaseOnce(ctx, g, nil)
-			if outcome != indeterminate || !c.exact {
-				break
-			}
-		}
-		c.mu.Lock()
-		c.lanes--
-		c.mu.Unlock()
-	}()
 }

@@ -14,13 +14,15 @@ import (
 // Limits of one client.
 const (
 	maxNodes   = 64
-	maxIdle    = 8    // sessions kept for later calls
+	maxCalls   = 16   // that use a session at a time
+	maxIdle    = 8    // unused sessions kept for later calls
 	maxLanes   = 64   // releases under way in the background
 	maxMatched = 1024 // tokens remembered against duplicates
 
 	connectLimit = 2 * time.Second
-	firstPause   = 50 * time.Millisecond // before the connection after a lost one
-	maxPause     = 500 * time.Millisecond
+	writeLimit   = 2 * time.Second        // for one frame
+	firstPause   = 50 * time.Millisecond  // before the connection after a lost one
+	maxPause     = 500 * time.Millisecond // the longest of these
 	refusedPause = 200 * time.Millisecond // after an error frame
 )
 
@@ -33,20 +35,20 @@ type client struct {
 	auth     *frames.Shape
 	acquire  *frames.Shape
 	release  *frames.Shape
-	hasOwner bool // an acquire names an owner
-	exact    bool // a release names a token
+	hasOwner bool   // an acquire names an owner
+	exact    bool   // a release names a token
+	owner    uint64 // for the defect that has only one
 	matched  tokens
 
 	root    context.Context // over when the client is closed
 	cancel  context.CancelFunc
-	running sync.WaitGroup // readers and lanes
+	running sync.WaitGroup // what start started
 
 	mu     sync.Mutex
 	closed bool
 	nodes  []*node
 	hint   *node
-	open   map[*session]bool
-	idle   []*session
+	open   []*session // from the claim that made it to its end, oldest first
 	lanes  int
 }
 
@@ -64,10 +66,7 @@ var errClosed = errors.New("client is closed")
 func (c *client) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	var open []*session
-	for s := range c.open {
-		open = append(open, s)
-	}
+	open := slices.Clone(c.open)
 	c.mu.Unlock()
 	c.cancel()
 	for _, s := range open {
@@ -77,6 +76,18 @@ func (c *client) Close() error {
 	return nil
 }
 
+// start runs f in a goroutine that Close waits for. It is false, and f does not
+// run, if the client is closed.
+func (c *client) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.running.Go(f)
+	return true
+}
+
 // scope derives a context that a close of the client cancels as well.
 func (c *client) scope(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
@@ -84,82 +95,45 @@ func (c *client) scope(parent context.Context) (context.Context, context.CancelF
 	return ctx, func() { stop(); cancel() }
 }
 
-// session returns a session that no other call uses: prefer if it is idle, else
-// another idle one, else a fresh one. It tries until ctx is over. Nothing of the
-// caller's request is sent.
-func (c *client) session(ctx context.Context, prefer *session) (*session, error) {
-	for {
-		if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-			return nil, context.DeadlineExceeded
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if s := c.takeIdle(prefer); s != nil {
-			return s, nil
-		}
-		if s := c.connect(ctx); s != nil {
-			return s, nil
-		}
-	}
-}
-
-func (c *client) takeIdle(prefer *session) *session {
+// claim finds a session for the exchange: prefer if it takes it, else the oldest
+// other than avoid that does, else a fresh one, which the caller has to connect.
+// It is nil if the client is closed. A claim ends with leave.
+func (c *client) claim(x *exchange, prefer, avoid *session) (s *session, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := slices.Index(c.idle, prefer)
-	if i < 0 {
-		i = len(c.idle) - 1
+	if c.closed {
+		return nil, false
 	}
-	if i < 0 {
-		return nil
+	if !c.defect.sessionPerCall() {
+		if prefer != nil && prefer.claim(x) {
+			return prefer, false
+		}
+		for _, s := range c.open {
+			if s != avoid && s.claim(x) {
+				return s, false
+			}
+		}
 	}
-	s := c.idle[i]
-	c.idle = slices.Delete(c.idle, i, i+1)
-	return s
+	s = newSession(c)
+	s.use(x)
+	c.open = append(c.open, s)
+	return s, true
 }
 
-// park keeps a session whose call is over for later ones.
-func (c *client) park(s *session) {
+// leave ends a claim. It closes the session if there are enough unused ones.
+func (c *client) leave(s *session, x *exchange) {
+	unused := s.leave(x)
 	c.mu.Lock()
-	keep := !c.closed && c.open[s] && len(c.idle) < maxIdle
-	if keep {
-		c.idle = append(c.idle, s)
+	idle := 0
+	for _, o := range c.open {
+		if o.idle() {
+			idle++
+		}
 	}
 	c.mu.Unlock()
-	if !keep {
+	if unused && (idle > maxIdle || c.defect.sessionPerCall()) {
 		s.close(end{endCancel, "not needed"})
 	}
-}
-
-// connect tries one connection, up to its greeting; nil if it failed.
-func (c *client) connect(ctx context.Context) *session {
-	n, at := c.nextNode()
-	if !sleep(ctx, at) {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, connectLimit)
-	defer cancel()
-	conn, err := c.dialer(limited, "tcp", n.addr)
-	if err != nil {
-		c.backOff(n, firstPause)
-		return nil
-	}
-	s := &session{c: c, conn: conn, node: n, greeting: make(chan string, 1), done: make(chan struct{})}
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		_ = conn.Close()
-		return nil
-	}
-	c.open[s] = true
-	c.running.Add(1)
-	c.mu.Unlock()
-	go s.read()
-	if !s.greet(ctx) {
-		return nil
-	}
-	return s
 }
 
 // nextNode chooses the address that may be dialled first, the hinted leader
@@ -200,17 +174,21 @@ func (c *client) answered(n *node) {
 	n.pause, n.next = 0, time.Time{}
 }
 
-// drop forgets a session that is over.
-func (c *client) drop(s *session) {
+// drop forgets a session that is over. n is nil if it had no connection.
+func (c *client) drop(s *session, n *node) {
 	c.mu.Lock()
-	delete(c.open, s)
-	c.idle = slices.DeleteFunc(c.idle, func(i *session) bool { return i == s })
+	c.open = slices.DeleteFunc(c.open, func(o *session) bool { return o == s })
 	c.mu.Unlock()
-	c.backOff(s.node, firstPause)
+	if n != nil {
+		c.backOff(n, firstPause)
+	}
 }
 
 // setHint keeps a leader's address if it is one of ours.
 func (c *client) setHint(addr string) {
+	if c.defect.ignoresHints() {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.nodes {

@@ -2,10 +2,8 @@ package wrongclient
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"time"
-
-	"tornwire/frames"
 )
 
 // Defect is one way to be wrong, and the rule of spec/rules.md that must name it.
@@ -17,7 +15,8 @@ type Defect struct {
 }
 
 // defect switches one decision of the client. Its methods are those decisions:
-// each gives the right answer except under the defect that it names.
+// each gives the right answer except under the defect, or the oddity, that it
+// names.
 type defect string
 
 // The defects; right is none.
@@ -36,7 +35,46 @@ const (
 	neverSettles       defect = "never-settles"
 	staleZero          defect = "stale-zero"
 	enterLate          defect = "enter-late"
+	fifoKey            defect = "fifo-key"
+	fifoConnection     defect = "fifo-connection"
+	keyOnly            defect = "key-only"
+	opBlind            defect = "op-blind"
+	ownerConstant      defect = "owner-constant"
+	ownerRestarts      defect = "owner-restarts"
+	waitStale          defect = "wait-stale"
+	wait255            defect = "wait-255"
+	waitRoundedDown    defect = "wait-rounded-down"
+	zeroAsOne          defect = "zero-as-one"
+	zeroForever        defect = "zero-forever"
+	deadlineRestarts   defect = "deadline-restarts"
+	sendExpired        defect = "send-expired"
+	lateNotReleased    defect = "late-not-released"
+	timeoutAsError     defect = "timeout-as-error"
+	busyAsTimeout      defect = "busy-as-timeout"
+	busyRetried        defect = "busy-retried"
+	releaseTwice       defect = "release-twice"
 )
+
+// What is odd and yet right (spec/rules.md, "Never a finding").
+const (
+	oddGrace             defect = "odd-grace"               // waits 1 s past the deadline for T or B
+	oddRST               defect = "odd-rst"                 // closes with RST
+	oddRepeatRelease     defect = "odd-repeat-release"      // sends an exact-token R again after its answer
+	oddSessionPerCall    defect = "odd-session-per-call"    // no call shares or reuses a session
+	oddTimeoutWhenUnsent defect = "odd-timeout-when-unsent" // tells a call that was not sent by its deadline as timeout
+	oddIgnoresHints      defect = "odd-ignores-hints"       // takes no address from M or L
+	oddClosesOnTimeout   defect = "odd-closes-on-timeout"   // closes the session after T or B
+	oddReleaseElsewhere  defect = "odd-release-elsewhere"   // never releases on the session of the grant
+)
+
+// Odd lists the names of the odd but right clients that Library knows, in a fixed
+// order.
+func Odd() []string {
+	return []string{
+		string(oddGrace), string(oddRST), string(oddRepeatRelease), string(oddSessionPerCall),
+		string(oddTimeoutWhenUnsent), string(oddIgnoresHints), string(oddClosesOnTimeout), string(oddReleaseElsewhere),
+	}
+}
 
 // Defects lists the defects that Library knows, in a fixed order.
 func Defects() []Defect {
@@ -55,12 +93,30 @@ func Defects() []Defect {
 		{string(neverSettles), "settles", "leaves a call that was in flight at a reset without an end", both},
 		{string(staleZero), "entry-after-lease", "enters on a grant for wait 0 that came after the send stamp and the lease", current},
 		{string(enterLate), "late-grant", "keeps the session past the deadline and enters on a grant that comes then", current},
+		{string(fifoKey), "no-fifo", "gives an answer to the oldest call of its key, whatever its owner or token, and waits for it 3 s past the deadline", both},
+		{string(fifoConnection), "no-fifo", "gives an answer to the oldest call on the connection, whatever its key, and waits for it 3 s past the deadline", both},
+		{string(keyOnly), "match-triple", "gives the answer to an acquire to any acquire of that key, whatever its owner", current},
+		{string(opBlind), "match-triple", "matches identifier and key but not the op: a timeout with a token for its owner ends a release", current},
+		{string(ownerConstant), "owner-fresh", "has one owner for all calls of a client", current},
+		{string(ownerRestarts), "owner-fresh", "counts its owners from 1 on every connection", current},
+		{string(waitStale), "wait-recomputed", "sends the wait that the call started with, however late the connection came", current},
+		{string(wait255), "wait-range", "sends a wait of 255 s when the connection came over 1 s after the start", both},
+		{string(waitRoundedDown), "wait-rounded-up", "rounds the remaining time down, to 1 s at least", current},
+		{string(zeroAsOne), "wait-range", "sends a wait of 1 s for an immediate attempt", current},
+		{string(zeroForever), "zero-is-immediate", "gives an immediate attempt no deadline: it dials and waits for a day", current},
+		{string(deadlineRestarts), "deadline-once", "starts the deadline anew with every new connection", current},
+		{string(sendExpired), "expired-unsent", "sends an acquire that waited for its connection up to 4 s past the deadline", current},
+		{string(lateNotReleased), "late-grant", "tells indeterminate at the deadline, keeps the session 4 s longer and drops a grant that comes then", current},
+		{string(timeoutAsError), "timeout-final", "tells a timeout as an error", current},
+		{string(busyAsTimeout), "busy-final", "tells busy as timeout", current},
+		{string(busyRetried), "busy-not-retried", "sends the acquire again with a fresh owner 50 ms after busy, until the deadline", current},
+		{string(releaseTwice), "release-own", "sends every release by key twice at once", v0},
 	}
 }
 
 func parseDefect(name string) (defect, error) {
-	if name == "" {
-		return right, nil
+	if name == "" || slices.Contains(Odd(), name) {
+		return defect(name), nil
 	}
 	var names []string
 	for _, d := range Defects() {
@@ -69,7 +125,7 @@ func parseDefect(name string) (defect, error) {
 		}
 		names = append(names, d.Name)
 	}
-	return right, fmt.Errorf("no defect %q; there are %s", name, strings.Join(names, ", "))
+	return right, fmt.Errorf("no defect %q; there are %s", name, strings.Join(append(names, Odd()...), ", "))
 }
 
 // String is the name of the client that has the defect.
@@ -78,92 +134,4 @@ func (d defect) String() string {
 		return "right"
 	}
 	return string(d)
-}
-
-// splitter cuts what a session reads into frames.
-func (d defect) splitter(g *frames.Grammar) splitter {
-	if d == newlineFirst {
-		return &newlineSplitter{g: g}
-	}
-	return &countSplitter{dec: g.Decoder(frames.ServerToClient)}
-}
-
-// early tells whether a grant with the first n bytes there is acted on before
-// its newline.
-func (d defect) early(s *frames.Shape, n int) bool {
-	return d == partialIsAcquired && s.Op == "A" && n >= s.Header
-}
-
-// fate is what becomes of an acquire that was sent and not answered.
-type fate int
-
-const (
-	tell  fate = iota // an outcome
-	again             // the acquire is sent once more
-	hang              // nothing, until the caller gives up
-)
-
-// unanswered decides about an acquire that was sent and whose session then
-// ended without a final answer. The outcome belongs to tell.
-func (d defect) unanswered(e end) (f fate, outcome string) {
-	peer := e.how == endEOF || e.how == endReset
-	switch {
-	case d == entersAnyway && e.how != endCancel:
-		return tell, acquired
-	case d == eofIsTimeout && peer:
-		return tell, timeout
-	case d == eofIsUnsent && peer:
-		return tell, unsent
-	case d == eofIsBusy && peer:
-		return tell, busy
-	case (d == resendSame || d == resendNewOwner) && peer:
-		return again, ""
-	case d == neverSettles && e.how == endReset:
-		return hang, ""
-	}
-	return tell, indeterminate
-}
-
-// nextOwner is the owner of an acquire that is sent again.
-func (d defect) nextOwner(old uint64) uint64 {
-	if d == resendNewOwner {
-		return newOwner()
-	}
-	return old
-}
-
-// patience is until when a session waits for the answer to an acquire.
-func (d defect) patience(deadline time.Time) time.Time {
-	if d == enterLate {
-		return deadline.Add(4 * time.Second) // under the 5 s of rule settles
-	}
-	return deadline
-}
-
-// late tells whether a grant that is delivered now must not be entered. stale
-// is zero where the lease's end cannot be known.
-func (d defect) late(now, deadline, stale time.Time) bool {
-	if d != enterLate && !now.Before(deadline) {
-		return true
-	}
-	return d != staleZero && !stale.IsZero() && !now.Before(stale)
-}
-
-// releaseToken is the token that a release of the grant names.
-func (d defect) releaseToken(g *grant) uint64 {
-	if d == wrongTokenReleased {
-		return g.owner
-	}
-	return g.token
-}
-
-// mayReleaseKey tells whether a release that names only the key may be sent: it
-// would end another's grant after the own lease, or when it arrives twice.
-func (d defect) mayReleaseKey(now time.Time, g *grant) bool {
-	return d == releaseByKey || now.Before(g.until) && !g.sent.Load()
-}
-
-// claimKey is mayReleaseKey for one of several releases, which then sends it.
-func (d defect) claimKey(now time.Time, g *grant) bool {
-	return d == releaseByKey || now.Before(g.until) && g.sent.CompareAndSwap(false, true)
 }

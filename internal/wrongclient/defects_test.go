@@ -283,8 +283,12 @@ func TestDefectsWithoutFault(t *testing.T) {
 				if rel := r.Ticket.Release(p.t.Context()); rel.Outcome != want {
 					t.Errorf("%s %s: release %+v", dialect, d.Name, rel)
 				}
-				if len(p.dials()) != 1 || len(p.requests("A")) != 1 || len(p.requests("R")) != 1 {
-					t.Errorf("%s %s: %d sessions", dialect, d.Name, len(p.dials()))
+				releases := 1
+				if d.Name == "release-twice" && dialect == dialectV0 {
+					releases = 2
+				}
+				if len(p.dials()) != 1 || len(p.requests("A")) != 1 || len(p.requests("R")) != releases {
+					t.Errorf("%s %s: %d sessions, %d releases", dialect, d.Name, len(p.dials()), len(p.requests("R")))
 				}
 			})
 		}

@@ -3,9 +3,10 @@
 // with package client, and only the tests of tornwire verify use it: each defect
 // must be found, and the right client must be SAFE.
 //
-// A call has a session to itself, taken from the idle ones or dialled, so that a
-// session never has two acquires under way. In ticketing-v0, wait 0 goes out as
-// wait 0 and is bounded by the same 5 s as in the current dialect.
+// Up to 16 calls share a session, acquires and releases alike. A session has no
+// two requests whose answers look the same: in ticketing-v0 one acquire of a key at
+// a time. There, wait 0 goes out as wait 0 and is bounded by the same 5 s as in the
+// current dialect.
 package wrongclient
 
 import (
@@ -35,8 +36,8 @@ const (
 	notHeld       = "not_held"
 )
 
-// Library returns the client with one defect, or the right one for "". It
-// refuses a name that Defects does not list.
+// Library returns the client with one defect, or an odd but right one, or the
+// plain right one for "". It refuses a name that neither Defects nor Odd lists.
 func Library(defect string) (adapter.Library, error) {
 	return WithDial(defect, (&net.Dialer{}).DialContext)
 }
@@ -78,11 +79,11 @@ func (l *library) Open(dialect string, addresses []string, secret string) (adapt
 		defect:  l.defect,
 		dialer:  l.dial,
 		secret:  secret,
+		owner:   newOwner(),
 		grammar: g,
 		auth:    g.MustShape(frames.ClientToServer, "auth"),
 		acquire: g.MustShape(frames.ClientToServer, "A"),
 		release: g.MustShape(frames.ClientToServer, "R"),
-		open:    map[*session]bool{},
 	}
 	_, c.hasOwner = c.acquire.Field("owner")
 	_, c.exact = c.release.Field("token")

@@ -63,6 +63,7 @@ type peer struct {
 	mu       sync.Mutex
 	got      []request
 	ended    map[int]time.Time // when the client was seen to end a session
+	endErr   map[int]error     // and what a read said then
 	dialled  []string
 	sessions int
 	token    uint64
@@ -86,7 +87,7 @@ func stage(t *testing.T, dialect, defect string, do func(p *peer, c adapter.Clie
 		defer cancel()
 		p := &peer{
 			t: t, g: frames.MustBuiltin(dialect), network: memnet.New(memnet.Options{}), ctx: ctx,
-			ended: map[int]time.Time{}, held: map[string]uint64{}, token: 6,
+			ended: map[int]time.Time{}, endErr: map[int]error{}, held: map[string]uint64{}, token: 6,
 		}
 		if setup != nil {
 			setup(p)
@@ -155,7 +156,7 @@ func (k *link) run() {
 			return
 		}
 		if _, err := k.conn.Read(b[:]); err != nil {
-			k.over(dec)
+			k.over(dec, err)
 			return
 		}
 		pc, _ := dec.Next(b[:])
@@ -190,13 +191,13 @@ func (k *link) run() {
 }
 
 // over notes that the client ended the session.
-func (k *link) over(dec *frames.Decoder) {
+func (k *link) over(dec *frames.Decoder, err error) {
 	if s, raw := dec.Pending(); s != nil {
 		k.note(request{op: s.Op, raw: raw, shape: s})
 	}
 	k.p.mu.Lock()
 	defer k.p.mu.Unlock()
-	k.p.ended[k.n] = time.Now()
+	k.p.ended[k.n], k.p.endErr[k.n] = time.Now(), err
 }
 
 func (k *link) note(r request) {
@@ -310,6 +311,29 @@ func (p *peer) endedAt(session int) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ended[session]
+}
+
+// endedBy is what told that the client ended the session, nil if it did not.
+func (p *peer) endedBy(session int) error {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.endErr[session]
+}
+
+// ended is how a call ended, and when.
+type ended struct {
+	adapter.Result
+	at time.Duration // after its start
+}
+
+// begin starts an acquire (lease 30 s) and waits until all that follows from that
+// has come to rest.
+func (p *peer) begin(c adapter.Client, key string, wait time.Duration) <-chan ended {
+	out, start := make(chan ended, 1), time.Now()
+	go func() { out <- ended{c.Acquire(p.t.Context(), key, wait, 30*time.Second), time.Since(start)} }()
+	synctest.Wait()
+	return out
 }
 
 func (p *peer) dials() []string {

@@ -381,10 +381,9 @@ func TestLateDelivery(t *testing.T) {
 		} {
 			stage(t, dialect, "", func(p *peer, a adapter.Client) {
 				cl := a.(*client)
-				s, err := cl.session(p.t.Context(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				x := newExchange(acquireAnswers, 5, testKey)
+				s, _ := cl.claim(x, nil, nil)
+				s.connect(p.t.Context())
 				now := time.Now()
 				k := &call{
 					key: testKey, lease: 10 * time.Second, zero: c.zero, owner: 5,
@@ -395,7 +394,8 @@ func TestLateDelivery(t *testing.T) {
 				if c.name == "cancelled" {
 					cancel()
 				}
-				r := cl.answer(ctx, s, k, answer{op: 'A', token: 77})
+				r, _ := cl.answer(ctx, s, k, answer{op: 'A', token: 77})
+				cl.leave(s, x)
 				time.Sleep(20 * time.Second)
 				rs := p.requests("R")
 				if r.Outcome != c.outcome || len(rs) != c.releases[slices.Index(bothDialects, dialect)] {

@@ -53,18 +53,105 @@ func newExchange(ops string, id uint64, key string) *exchange {
 	return &exchange{ops: ops, id: id, key: key, answer: make(chan answer, 1)}
 }
 
-// session is one TCP connection. Calls write to it, one goroutine reads.
+// like tells whether an answer to y could be taken for one to x.
+func (x *exchange) like(y *exchange) bool { return x.ops == y.ops && x.id == y.id && x.key == y.key }
+
+// session is one TCP connection. Calls claim it and take turns to write, one
+// goroutine reads.
 type session struct {
 	c        *client
-	conn     net.Conn
-	node     *node
-	greeting chan string // the nonce, once
-	done     chan struct{}
+	greeting chan string   // the nonce, once
+	up       chan struct{} // closed when the preface is done
+	done     chan struct{} // closed at the end
+	turn     chan struct{} // full while somebody writes
 
 	mu      sync.Mutex
+	conn    net.Conn // nil until dialled; then fixed
+	node    *node    // likewise
+	isUp    bool
 	over    bool
+	claims  []*exchange
 	pending []*exchange
+	owners  uint64 // acquires that claimed it so far
 }
+
+func newSession(c *client) *session {
+	return &session{
+		c: c, greeting: make(chan string, 1), up: make(chan struct{}),
+		done: make(chan struct{}), turn: make(chan struct{}, 1),
+	}
+}
+
+// claim adds x to those that use the session, if it has room and no exchange that
+// x could be mistaken for. Only an acquire waits for a preface: a release is not
+// to depend on what becomes of another call's connection.
+func (s *session) claim(x *exchange) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || len(s.claims) >= maxCalls || !s.isUp && x.ops != acquireAnswers {
+		return false
+	}
+	if !s.c.defect.mixes() && slices.ContainsFunc(s.claims, x.like) {
+		return false
+	}
+	s.add(x)
+	return true
+}
+
+// use is claim for a session that nobody has yet.
+func (s *session) use(x *exchange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(x)
+}
+
+func (s *session) add(x *exchange) {
+	s.claims = append(s.claims, x)
+	if s.c.hasOwner && x.ops == acquireAnswers {
+		s.owners++
+		x.id = s.c.defect.ownerOn(s.owners, x.id)
+	}
+}
+
+// leave ends a claim. It tells whether it was the last one.
+func (s *session) leave(x *exchange) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims = slices.DeleteFunc(s.claims, func(o *exchange) bool { return o == x })
+	return len(s.claims) == 0
+}
+
+func (s *session) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.claims) == 0
+}
+
+// ready waits until the session can be used. It is false if it ends or ctx is
+// over first.
+func (s *session) ready(ctx context.Context) bool {
+	select {
+	case <-s.up:
+		return true
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// takeTurn waits until nobody else writes, so that the wire wait can be computed
+// just before the write. It is false if the session ends or ctx is over first.
+func (s *session) takeTurn(ctx context.Context) bool {
+	select {
+	case s.turn <- struct{}{}:
+		return true
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (s *session) endTurn() { <-s.turn }
 
 // register makes x known before its request is written. It is false if the
 // session is over, and x then gets no answer.
@@ -84,12 +171,19 @@ func (s *session) unregister(x *exchange) {
 	s.pending = slices.DeleteFunc(s.pending, func(p *exchange) bool { return p == x })
 }
 
+// waiting tells whether x is registered and not answered.
+func (s *session) waiting(x *exchange) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.pending, x)
+}
+
 // take finds and removes the exchange that f answers, nil if there is none.
 func (s *session) take(f frame) *exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, x := range s.pending {
-		if f.answers(x) {
+		if s.c.defect.matches(f, x) {
 			s.pending = slices.Delete(s.pending, i, i+1)
 			return x
 		}
@@ -105,25 +199,26 @@ func (s *session) close(e end) {
 		return
 	}
 	s.over = true
-	pending := s.pending
+	conn, n, pending := s.conn, s.node, s.pending
 	s.pending = nil
 	s.mu.Unlock()
-	s.c.drop(s)
-	_ = s.conn.Close()
+	s.c.drop(s, n)
+	if conn != nil {
+		s.c.defect.beforeClose(conn)
+		_ = conn.Close()
+	}
 	close(s.done)
 	for _, x := range pending {
 		x.answer <- answer{end: e}
 	}
 }
 
-// write sends the frame of a registered exchange. The session ends if that
-// fails, is not done at the deadline of ctx, or ctx is cancelled meanwhile.
+// write sends the frame of a registered exchange; the caller has the turn. The
+// session ends if that fails or takes 2 s, or if ctx is over meanwhile.
 func (s *session) write(ctx context.Context, b []byte) {
 	stop := context.AfterFunc(ctx, func() { s.close(endOf(ctx)) })
 	defer stop()
-	if d, ok := ctx.Deadline(); ok {
-		_ = s.conn.SetWriteDeadline(d) // a failure shows in Write
-	}
+	_ = s.conn.SetWriteDeadline(time.Now().Add(writeLimit)) // a failure shows in Write
 	if _, err := s.conn.Write(b); err != nil {
 		s.close(endOfError(err))
 	}
@@ -137,13 +232,28 @@ func (s *session) await(ctx context.Context, x *exchange) answer {
 		return a
 	case <-ctx.Done():
 	}
-	s.mu.Lock()
-	waiting := slices.Contains(s.pending, x)
-	s.mu.Unlock()
-	if waiting {
-		s.close(endOf(ctx))
+	if s.waiting(x) {
+		e := endOf(ctx)
+		keep := s.c.defect.keeps(x, e)
+		if keep > 0 && s.c.start(func() { s.closeAfter(keep, x, e) }) {
+			return answer{end: e}
+		}
+		s.close(e)
 	}
 	return <-x.answer
+}
+
+// closeAfter ends the session if x is not answered within d.
+func (s *session) closeAfter(d time.Duration, x *exchange, e end) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.done:
+	}
+	if s.waiting(x) {
+		s.close(e)
+	}
 }
 
 func endOf(ctx context.Context) end {
@@ -165,7 +275,6 @@ func endOfError(err error) end {
 
 // read is the session's goroutine: it takes frames until the session is over.
 func (s *session) read() {
-	defer s.c.running.Done()
 	r := reader{s: s, split: s.c.defect.splitter(s.c.grammar)}
 	buf := make([]byte, 4096)
 	for {
@@ -247,7 +356,7 @@ func (r *reader) reply(f frame) (end, bool) {
 		return end{}, false
 	}
 	if f.shape.Op == "A" && !f.cut {
-		r.s.c.orphan(f)
+		r.s.c.orphan(r.s, f)
 	}
 	return end{endFrame, "answer " + f.shape.Op + " that nobody waits for"}, true
 }
@@ -266,7 +375,7 @@ func (r *reader) deliver(f frame) bool {
 		c.matched.add(f.token())
 	}
 	c.answered(r.s.node)
-	x.answer <- answer{op: f.shape.Op[0], token: f.token()}
+	x.answer <- answer{op: c.defect.opFor(x, f.shape.Op[0]), token: f.token()}
 	return true
 }
 
@@ -276,15 +385,48 @@ func digest(secret, nonce string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// greet waits for the greeting and answers it. It is false if the session ended
-// or ctx is over first.
-func (s *session) greet(ctx context.Context) bool {
+// connect makes the connection of a fresh session. It is up then, or over.
+func (s *session) connect(ctx context.Context) {
+	if e, ok := s.dial(ctx); !ok {
+		s.close(e)
+		return
+	}
+	s.greet(ctx)
+}
+
+func (s *session) dial(ctx context.Context) (end, bool) {
+	n, at := s.c.nextNode()
+	if !sleep(ctx, at) {
+		return endOf(ctx), false
+	}
+	limited, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	conn, err := s.c.dialer(limited, "tcp", n.addr)
+	if err != nil {
+		s.c.backOff(n, firstPause)
+		return endOfError(err), false
+	}
+	s.mu.Lock()
+	over := s.over
+	if !over {
+		s.conn, s.node = conn, n
+	}
+	s.mu.Unlock()
+	if over {
+		_ = conn.Close()
+	}
+	return end{endCancel, errClosed.Error()}, !over && s.c.start(s.read)
+}
+
+// greet waits for the greeting and answers it. The session ends if ctx is over
+// first.
+func (s *session) greet(ctx context.Context) {
 	select {
 	case nonce := <-s.greeting:
 		line, err := encode(s.c.auth, digest(s.c.secret, nonce), nil)
 		if err != nil {
 			s.close(end{endFrame, err.Error()})
-			return false
+			return
 		}
 		s.write(ctx, line)
 	case <-s.done:
@@ -293,7 +435,10 @@ func (s *session) greet(ctx context.Context) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.over
+	if !s.over {
+		s.isUp = true
+		close(s.up)
+	}
 }
 
 // encode makes a frame from its fields by name.
