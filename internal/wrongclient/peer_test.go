@@ -1,6 +1,7 @@
 package wrongclient
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -68,6 +69,7 @@ type peer struct {
 	sessions int
 	token    uint64
 	held     map[string]uint64
+	grants   map[uint64]string // keys by token
 }
 
 // link is one session of the peer.
@@ -87,7 +89,7 @@ func stage(t *testing.T, dialect, defect string, do func(p *peer, c adapter.Clie
 		defer cancel()
 		p := &peer{
 			t: t, g: frames.MustBuiltin(dialect), network: memnet.New(memnet.Options{}), ctx: ctx,
-			ended: map[int]time.Time{}, endErr: map[int]error{}, held: map[string]uint64{}, token: 6,
+			ended: map[int]time.Time{}, endErr: map[int]error{}, held: map[string]uint64{}, grants: map[uint64]string{}, token: 6,
 		}
 		if setup != nil {
 			setup(p)
@@ -171,7 +173,7 @@ func (k *link) run() {
 			}
 			continue
 		}
-		r := request{op: pc.Shape.Op, raw: pc.Whole, whole: true, shape: pc.Shape}
+		r := request{op: pc.Shape.Op, raw: bytes.Clone(pc.Whole), whole: true, shape: pc.Shape}
 		k.note(r)
 		if k.cutHere(frames.ClientToServer, pc.Shape.Op, len(pc.Whole)) {
 			return
@@ -201,7 +203,7 @@ func (k *link) over(dec *frames.Decoder, err error) {
 }
 
 func (k *link) note(r request) {
-	r.session, r.at, r.raw = k.n, time.Now(), append([]byte(nil), r.raw...)
+	r.session, r.at, r.raw = k.n, time.Now(), bytes.Clone(r.raw)
 	k.p.mu.Lock()
 	defer k.p.mu.Unlock()
 	k.p.got = append(k.p.got, r)
@@ -286,7 +288,7 @@ func (k *link) grant(r request) {
 	k.p.mu.Lock()
 	k.p.token++
 	token := k.p.token
-	k.p.held[r.key()] = token
+	k.p.held[r.key()], k.p.grants[token] = token, r.key()
 	k.p.mu.Unlock()
 	k.reply("A", r.key(), map[string]uint64{"owner": r.uint("owner"), "token": token})
 }

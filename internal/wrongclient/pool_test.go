@@ -57,6 +57,8 @@ func TestHint(t *testing.T) {
 	})
 }
 
+// A grant that nobody waits for is released on another session; one that a call
+// of this client has is not.
 func TestUnmatchedGrant(t *testing.T) {
 	for _, duplicate := range []bool{false, true} {
 		play(t, dialectCurrent, "", 2*time.Second, 5*time.Second,
@@ -120,6 +122,7 @@ func TestCancelAndClose(t *testing.T) {
 	}
 }
 
+// Many connections that end at once are paced.
 func TestBackOff(t *testing.T) {
 	play(t, dialectCurrent, "", 3*time.Second, 5*time.Second, func(p *peer) {
 		p.greet = func(k *link) { _ = k.conn.Close() }
@@ -160,6 +163,7 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
+// A release takes the session of its grant.
 func TestReleaseSession(t *testing.T) {
 	for _, dialect := range bothDialects {
 		stage(t, dialect, "", func(p *peer, c adapter.Client) {
@@ -185,6 +189,7 @@ func TestReleaseSession(t *testing.T) {
 	}
 }
 
+// The lease ends while a release by key waits for a session.
 func TestReleaseLateSession(t *testing.T) {
 	play(t, dialectV0, "", time.Second, 3*time.Second, func(p *peer) {
 		p.greet = func(k *link) {
@@ -204,6 +209,7 @@ func TestReleaseLateSession(t *testing.T) {
 	})
 }
 
+// In v0 only the token tells a duplicate from a new grant.
 func TestDuplicateV0(t *testing.T) {
 	stage(t, dialectV0, "", func(p *peer, c adapter.Client) {
 		for i, want := range []string{acquired, indeterminate} {
@@ -217,6 +223,7 @@ func TestDuplicateV0(t *testing.T) {
 	}, onAcquire(func(k *link, r request) { k.reply("A", r.key(), map[string]uint64{"token": 7}) }))
 }
 
+// A release in the background goes on until it is answered, but not for ever.
 func TestOrphanLane(t *testing.T) {
 	for _, answers := range []bool{true, false} {
 		play(t, dialectCurrent, "", time.Second, 5*time.Second, func(p *peer) {

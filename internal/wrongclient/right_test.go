@@ -284,8 +284,7 @@ func TestMatchTriple(t *testing.T) {
 	}
 }
 
-// A grant that nobody waits for is released on another session; one that a call
-// of this client has is not.
+// Without an answer a call ends at its deadline, and its session with it.
 func TestDeadline(t *testing.T) {
 	for _, dialect := range bothDialects {
 		for _, c := range []struct{ wait, ends time.Duration }{{0, zeroLimit}, {1500 * time.Millisecond, 1500 * time.Millisecond}, {999 * time.Second, maxWait}} {
@@ -360,9 +359,6 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Many connections that end at once are paced.
-// A release takes the session of its grant, if that is idle.
-// The lease ends while a release by key waits for a session.
 // The client was paused between a grant's arrival and its delivery.
 func TestLateDelivery(t *testing.T) {
 	for _, dialect := range bothDialects {
@@ -408,6 +404,3 @@ func TestLateDelivery(t *testing.T) {
 		}
 	}
 }
-
-// In v0 only the token tells a duplicate from a new grant.
-// A release in the background goes on until it is answered, but not for ever.
