@@ -296,6 +296,11 @@ func (k *link) grant(r request) {
 // requests returns what came with this op so far.
 func (p *peer) requests(op string) []request {
 	synctest.Wait()
+	return p.requestsNow(op)
+}
+
+// requestsNow is requests without waiting, for a script.
+func (p *peer) requestsNow(op string) []request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var rs []request
