@@ -44,29 +44,52 @@ func resends(a, b *attempt) bool {
 }
 
 // oneAttempt stands on P1 and P2: there are more A frames, each with at least one
-// byte received, than calls that can have sent them. Calls that ended a moment ago
-// count as possible senders too. Where several calls are running the blame could
-// not be placed, so it is not judged. Without calls in the history there is
-// nothing to count (P13).
+// byte received, than calls that can have sent them (see surplus). An attempt after a
+// B is for busyNotRetried. Without calls in the history there is nothing to count
+// (P13).
 func oneAttempt(j *judge) {
+	for _, a := range j.attempts {
+		if a.only() != nil && !j.opaque(a) {
+			j.checked()
+		}
+	}
+	for _, x := range j.surplus() {
+		if b, _ := j.refused(x); b != nil {
+			continue
+		}
+		c, a := x.call, x.attempt
+		s := scene{call: c, frame: a.wireFrame, offset: len(a.data), at: a.first().ord}
+		j.find(Contract, Certain, fmt.Sprintf("call %d on key %q sent %s on session %d although %d bytes of %s on session %d had been received",
+			c.id, c.key, a.ref, a.session, x.earlier.crossed(a.first().ord), x.earlier.ref, x.earlier.session), j.evidence(s))
+	}
+}
+
+// extra is an attempt that no call can have sent as its first.
+type extra struct {
+	attempt, earlier *attempt
+	call             *call // that must have sent both
+}
+
+// surplus finds the attempts that are more than the calls that can have sent them.
+// Calls that ended a moment ago count as possible senders too. Where several calls
+// are running the blame could not be placed, so nothing is said.
+func (v *view) surplus() []extra {
 	index := map[*call]int{}
-	for i, c := range j.calls {
+	for i, c := range v.calls {
 		index[c] = i
 	}
-	candidates := make([][]int, len(j.attempts))
-	for i, a := range j.attempts {
-		if len(a.calls) == 0 || j.opaque(a) {
+	candidates := make([][]int, len(v.attempts))
+	for i, a := range v.attempts {
+		if v.opaque(a) {
 			continue
 		}
 		for _, c := range a.calls {
 			candidates[i] = append(candidates[i], index[c])
 		}
-		if a.only() != nil {
-			j.checked()
-		}
 	}
-	sender := pairUp(candidates, len(j.calls))
-	for i, a := range j.attempts {
+	var out []extra
+	sender := pairUp(candidates, len(v.calls))
+	for i, a := range v.attempts {
 		if sender[i] >= 0 || len(candidates[i]) == 0 {
 			continue
 		}
@@ -78,15 +101,43 @@ func oneAttempt(j *judge) {
 		if len(running) == 1 {
 			c = running[0]
 		}
-		k := slices.IndexFunc(sender, func(n int) bool { return n == index[c] })
-		if k < 0 {
+		if k := slices.IndexFunc(sender, func(n int) bool { return n == index[c] }); k >= 0 {
+			out = append(out, extra{attempt: a, earlier: v.attempts[k], call: c})
+		}
+	}
+	return out
+}
+
+// refused finds the B that answered the attempt before an extra one, if each attempt
+// that the call must have sent before it was answered by a B, whose last byte had
+// begun to be written before it came.
+func (v *view) refused(x extra) (busy *wireFrame, after *attempt) {
+	after = x.earlier
+	if busy = v.busyFor(after, x); busy == nil {
+		return nil, nil
+	}
+	for _, a := range x.call.attempts {
+		if a == x.attempt || a.only() != x.call || !a.first().before(x.attempt.first()) {
 			continue
 		}
-		earlier := j.attempts[k]
-		s := scene{call: c, frame: a.wireFrame, offset: len(a.data), at: a.first().ord}
-		j.find(Contract, Certain, fmt.Sprintf("call %d on key %q sent %s on session %d although %d bytes of %s on session %d had been received",
-			c.id, c.key, a.ref, a.session, earlier.crossed(a.first().ord), earlier.ref, earlier.session), j.evidence(s))
+		b := v.busyFor(a, x)
+		if b == nil {
+			return nil, nil
+		}
+		if after.first().before(a.first()) {
+			busy, after = b, a
+		}
 	}
+	return busy, after
+}
+
+func (v *view) busyFor(a *attempt, x extra) *wireFrame {
+	for _, f := range v.byID[a.session].delivered() {
+		if f.isOp(opBusy) && v.answers(f, a, x.call) && f.end().before(x.attempt.first()) {
+			return f
+		}
+	}
+	return nil
 }
 
 // opaque tells whether the session of an attempt had become unreadable before it.

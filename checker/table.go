@@ -14,6 +14,7 @@ type grant struct {
 	token    uint64
 	owner    uint64
 	hasOwner bool
+	wait     time.Duration
 	lease    time.Duration
 	peer     string
 	session  *session // that carried it; nil for the tool's own, or if unknown
@@ -48,7 +49,7 @@ func (v *view) tableEvent(e *history.Event, m moment) {
 	switch e.Kind {
 	case history.Granted:
 		v.grants = append(v.grants, &grant{
-			moment: m, key: e.Key, token: e.Token, owner: e.Owner, hasOwner: e.HasOwner, lease: e.Lease, peer: e.Peer,
+			moment: m, key: e.Key, token: e.Token, owner: e.Owner, hasOwner: e.HasOwner, wait: e.Wait, lease: e.Lease, peer: e.Peer,
 		})
 	case history.GrantEnded:
 		for _, g := range v.grants {
