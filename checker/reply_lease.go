@@ -215,7 +215,7 @@ func leaseEndsByWire(j *judge, c *clock) {
 		all = append(all, ws...)
 		byKey[d.key] = append(byKey[d.key], ws...)
 	}
-	before := map[string]turn{}
+	before := map[string]turnAt{}
 	for _, g := range j.inTurn(all) {
 		if a, ok := before[g.key]; ok && g.from.asked[g.from.from].end().at < a.until && !j.releaseForwarded(a.wireGrant, g.reply.first()) {
 			j.checked() // it waited, and was granted when the lease had ended
@@ -225,9 +225,9 @@ func leaseEndsByWire(j *judge, c *clock) {
 	}
 }
 
-// turn is a grant as the bytes show it: where its attempt may be, and when its
+// turnAt is a grant as the bytes show it: where its attempt may be, and when its
 // lease was over at the latest.
-type turn struct {
+type turnAt struct {
 	wireGrant
 	from  *window
 	lease time.Duration
@@ -235,8 +235,8 @@ type turn struct {
 }
 
 // inTurn lists the A frames of the windows by their tokens.
-func (v *view) inTurn(all []window) []turn {
-	var out []turn
+func (v *view) inTurn(all []window) []turnAt {
+	var out []turnAt
 	for i := range all {
 		w := &all[i]
 		for _, r := range w.replies {
@@ -244,7 +244,7 @@ func (v *view) inTurn(all []window) []turn {
 			if !ok || !r.isOp(opAcquired) {
 				continue
 			}
-			g := turn{wireGrant: wireGrant{reply: r, key: w.key, token: t, until: forever}, from: w}
+			g := turnAt{wireGrant: wireGrant{reply: r, key: w.key, token: t, until: forever}, from: w}
 			for _, f := range w.candidates(r) {
 				n, _, _ := f.field(fieldLease)
 				lease := time.Duration(n) * time.Second
@@ -254,13 +254,13 @@ func (v *view) inTurn(all []window) []turn {
 			out = append(out, g)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b turn) int { return cmp.Compare(a.token, b.token) })
+	slices.SortStableFunc(out, func(a, b turnAt) int { return cmp.Compare(a.token, b.token) })
 	return out
 }
 
 // lapsed judges the attempts that were not answered when the lease of a grant was
 // long over.
-func (j *judge) lapsed(g turn, certainty Certainty, c *clock, all []window, ends map[*session]moment) {
+func (j *judge) lapsed(g turnAt, certainty Certainty, c *clock, all []window, ends map[*session]moment) {
 	due := c.seen(g.over + answerLimit)
 	if g.lease == 0 || !due.happened() {
 		return
@@ -295,7 +295,7 @@ func (w *window) waitsAt(v *view, over time.Duration, due moment, ends map[*sess
 }
 
 // unsure tells whether the key may have gone to somebody else by then.
-func (v *view) unsure(g turn, due moment, all []window, ends map[*session]moment) bool {
+func (v *view) unsure(g turnAt, due moment, all []window, ends map[*session]moment) bool {
 	for _, s := range v.sessions {
 		for _, f := range s.replies() {
 			if !f.first().before(due) {
