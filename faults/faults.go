@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"tornwire/frames"
 )
 
 // Class says who could do such a thing to a connection (spec/rules.md P12).
@@ -126,8 +128,8 @@ const (
 
 // Ops that faults are meant for.
 const (
-	OpOpen     = "open"     // the pseudo-frame of a connection, c2s, before any byte
-	OpGreeting = "greeting" // the server's preface line
+	OpOpen     = frames.OpOpen // the pseudo-frame of a connection, c2s, before any byte
+	OpGreeting = "greeting"    // the server's preface line
 )
 
 // Arg is one argument of a fault. A default of 0 means none.

@@ -82,6 +82,10 @@ func (k Kind) String() string {
 // OpKeepAlive is the op under which a lone newline is named in case ids.
 const OpKeepAlive = "keepalive"
 
+// OpOpen is the op under which a connection itself is named in case ids, as if
+// it were a frame of its client.
+const OpOpen = "open"
+
 // Field is one fixed field of a frame, an unsigned big-endian integer.
 type Field struct {
 	Name   string

@@ -192,7 +192,7 @@ func (b *builder) add(s *Shape) {
 
 func (b *builder) lines() {
 	for i, p := range b.f.Preface {
-		if len(p.Op) < 2 || strings.Trim(p.Op, "abcdefghijklmnopqrstuvwxyz") != "" || p.Op == OpKeepAlive {
+		if len(p.Op) < 2 || strings.Trim(p.Op, "abcdefghijklmnopqrstuvwxyz") != "" || p.Op == OpKeepAlive || p.Op == OpOpen {
 			b.bad("preface %d: op %q is not a word of lower-case letters, or is taken", i+1, p.Op)
 		}
 		if p.Limit < 1 || p.Limit > maxTail {

@@ -33,7 +33,9 @@ const (
 	// Dir, Frame, Off (of the first byte), N, Data, Last (ends the frame).
 	Received Kind = "received"
 	// WriteBegun: a write to the receiver of Dir is about to begin. Session,
-	// Dir, Frame, Off, N. One event per frame touched by the write.
+	// Dir, Frame, Off, N. One event per frame touched by the write. Data where
+	// the bytes need not be those that were received: the fault made or altered
+	// the frame. One that it made has Nth 0 and a Seq of its own, from the top.
 	WriteBegun Kind = "write_begun"
 	// WriteAccepted: our kernel took these bytes. Fields as WriteBegun.
 	WriteAccepted Kind = "write_accepted"
@@ -45,7 +47,8 @@ const (
 	// EndSent: we ended our side towards a peer. Session, Side, How, Cause.
 	EndSent Kind = "end_sent"
 	// Fired: the fault acted. Session, Dir, Frame, Off (bytes of the frame that
-	// had passed), Rule, Fault.
+	// had passed), Rule, Fault. A connection is the frame "open"; one that was
+	// refused has no Session, but the Client whose listener it was.
 	Fired Kind = "fired"
 	// WentOpaque: the link can no longer be decoded. Session, Dir, Detail.
 	WentOpaque Kind = "went_opaque"

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -34,8 +35,14 @@ type link struct {
 	rule  *faults.Rule
 	steps []faults.Step // still to do on it
 	fired bool
-	nth   map[string]int // frames of this link so far, by op
-	raw   int            // bytes so far, without a grammar
+	exact bool        // its bytes are recorded when they are written too
+	way   way         // where the rest of it goes
+	drip  faults.Step // how it drips
+	pair  *pair       // that waits for it, or for the next
+
+	tallies map[string]*tally
+	made    uint64 // frames that faults have made
+	raw     int    // bytes so far, without a grammar
 
 	out   []byte // decided to pass, not yet written; a part of the read buffer
 	marks []mark // what out is made of, when a recorder wants to know
@@ -49,13 +56,14 @@ type link struct {
 type mark struct {
 	frame  history.FrameRef
 	off, n int
+	exact  bool // they are recorded: they need not be those of the frame
 }
 
 func newLink(s *session, dir frames.Direction) *link {
 	l := &link{
 		s: s, dir: dir, rec: s.p.cfg.Recorder,
 		src: s.conns[dir.Opposite()], dst: s.conns[dir],
-		quiet: make(chan struct{}), nth: map[string]int{},
+		quiet: make(chan struct{}), tallies: map[string]*tally{},
 		frame: history.FrameRef{Dir: dir},
 	}
 	if g := s.p.cfg.Grammar; g != nil {
@@ -77,6 +85,7 @@ func (l *link) run() {
 			l.feed(buf[:n])
 		}
 		if err != nil {
+			l.parted()
 			l.ended(err)
 			break
 		}
@@ -130,82 +139,6 @@ func (l *link) feed(p []byte) {
 	l.flush()
 }
 
-// piece decides about a run of bytes of one frame.
-func (l *link) piece(pc frames.Piece) {
-	if pc.First {
-		l.begin(pc)
-	}
-	l.recordReceived(pc.Off, pc.Data, pc.Last)
-	data, off := pc.Data, pc.Off
-	for len(l.steps) > 0 {
-		st := l.steps[0]
-		if st.Kind == faults.Pass {
-			n := min(st.N-off, len(data))
-			if n > 0 {
-				l.emit(data[:n], off)
-				data, off = data[n:], off+n
-			}
-			if off < st.N {
-				break
-			}
-			l.steps = l.steps[1:]
-			continue
-		}
-		if pc.Last && len(data) == 0 && l.rule.Fault.Range == faults.Inside {
-			break // the frame is too short to be acted on inside
-		}
-		l.steps = l.steps[1:]
-		l.act(st, off)
-	}
-	l.emit(data, off)
-	if pc.Last {
-		l.steps = nil
-	}
-}
-
-// begin names the frame that starts, and looks for a rule that matches it.
-func (l *link) begin(pc frames.Piece) {
-	l.rule, l.steps, l.fired = nil, nil, false
-	l.frame = history.FrameRef{Dir: l.dir, Seq: pc.Seq}
-	if pc.Shape == nil { // the rest of the link is one opaque run
-		l.rec.Add(history.Event{Kind: history.WentOpaque, Session: l.s.id, Dir: l.dir, Detail: l.dec.Err().Error()})
-		return
-	}
-	rules := l.s.p.cfg.Rules
-	if l.rec == nil && rules.Len() == 0 {
-		return
-	}
-	op := pc.Shape.Op
-	l.nth[op]++
-	nth, own := l.s.p.count(l.dir, op), l.nth[op]
-	l.frame.Op, l.frame.Nth = op, nth
-	if pc.Kind == frames.Preface {
-		l.frame.Nth = own // every session has its preface: it is named within it
-	}
-	f := faults.Frame{Dir: l.dir, Op: op, Session: l.s.id, Nth: nth, SessionNth: own}
-	l.rule, l.steps = rules.Match(f)
-}
-
-// act does a step that is not a pass, with off bytes of the frame before it.
-func (l *link) act(st faults.Step, off int) {
-	it := item{step: st, fire: firing{rule: l.rule, frame: l.frame, off: off, first: !l.fired}}
-	l.fired = true
-	if st.Kind == faults.Cut {
-		it.data, it.marks = l.taken()
-		if !l.queue.put(it, l.quiet) {
-			l.cut(it)
-		}
-		return
-	}
-	l.flush()
-	if l.queue.put(it, l.quiet) || !l.fire(it.fire) {
-		return
-	}
-	it.fire.first = false
-	l.queue.start(it)
-	go l.drain()
-}
-
 // emit adds bytes of the frame under way to the next write.
 func (l *link) emit(data []byte, off int) {
 	if len(data) == 0 {
@@ -217,7 +150,7 @@ func (l *link) emit(data []byte, off int) {
 		l.out = l.out[:len(l.out)+len(data)] // they lie behind each other in the read buffer
 	}
 	if l.rec != nil {
-		l.marks = append(l.marks, mark{frame: l.frame, off: off, n: len(data)})
+		l.marks = append(l.marks, mark{frame: l.frame, off: off, n: len(data), exact: l.exact})
 	}
 }
 
@@ -243,18 +176,9 @@ func (l *link) write(data []byte, marks []mark) {
 	if len(data) == 0 || !l.s.beginWrite(l) {
 		return
 	}
-	for _, m := range marks {
-		l.rec.Add(history.Event{Kind: history.WriteBegun, Session: l.s.id, Dir: l.dir, Frame: &m.frame, Off: m.off, N: m.n})
-	}
+	l.recordWrite(history.WriteBegun, data, marks)
 	n, err := l.dst.Write(data)
-	left := n
-	for _, m := range marks {
-		took := min(m.n, left)
-		left -= took
-		if took > 0 {
-			l.rec.Add(history.Event{Kind: history.WriteAccepted, Session: l.s.id, Dir: l.dir, Frame: &m.frame, Off: m.off, N: took})
-		}
-	}
+	l.recordWrite(history.WriteAccepted, data[:n], marks)
 	l.accepted.Add(int64(n)) // behind its events, so that no more is acknowledged than was accepted
 	l.s.endWrite(l, err != nil)
 	if err != nil {
@@ -271,6 +195,23 @@ func (l *link) lost(err error) {
 	}
 	if was := l.s.saw(l.dir, history.RST, detail); was == history.FIN {
 		l.other().passEnd(history.RST)
+	}
+}
+
+// recordWrite records the frames of which data holds bytes; marks may name more
+// behind them.
+func (l *link) recordWrite(kind history.Kind, data []byte, marks []mark) {
+	for _, m := range marks {
+		n := min(m.n, len(data))
+		if n == 0 {
+			return
+		}
+		ev := history.Event{Kind: kind, Session: l.s.id, Dir: l.dir, Frame: &m.frame, Off: m.off, N: n}
+		if m.exact {
+			ev.Data = slices.Clone(data[:n])
+		}
+		l.rec.Add(ev)
+		data = data[n:]
 	}
 }
 

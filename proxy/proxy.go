@@ -10,8 +10,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -31,6 +29,8 @@ const (
 	// QueueLimit is how many bytes a link keeps while it withholds them; then
 	// it no longer reads.
 	QueueLimit = 1 << 20
+	// stepCost is what a step counts for among them.
+	stepCost = 256
 	// DialLimit is how long the server is dialled.
 	DialLimit = 10 * time.Second
 	// SilentLimit is how long a silenced connection stays open when both peers
@@ -60,19 +60,15 @@ type Config struct {
 
 // Proxy forwards connections to one server. It is safe for concurrent use.
 type Proxy struct {
-	cfg      Config
-	sessions atomic.Int64
+	cfg Config
 
-	mu    sync.Mutex
-	nth   map[frameKey]int
-	gates map[string]chan struct{}
-	open  map[string]bool
-	live  map[int]*session
-}
-
-type frameKey struct {
-	dir frames.Direction
-	op  string
+	mu       sync.Mutex
+	sessions int // accepted so far
+	tallies  map[tallyKey]*atomic.Int64
+	doors    []*door // at which somebody listens
+	gates    map[string]chan struct{}
+	open     map[string]bool
+	live     map[int]*session
 }
 
 // New returns a proxy. It listens nowhere until Serve is called.
@@ -83,33 +79,9 @@ func New(cfg Config) *Proxy {
 	if cfg.Listen == nil {
 		cfg.Listen = net.Listen
 	}
-	return &Proxy{cfg: cfg, nth: map[frameKey]int{}, gates: map[string]chan struct{}{}, open: map[string]bool{}, live: map[int]*session{}}
-}
-
-// Serve accepts connections on l, whose clients are recorded as client, until
-// ctx is done or l fails. It closes l, ends its sessions and returns when all
-// their goroutines have ended. Several listeners may be served at once; sessions
-// are numbered over all of them in accept order.
-func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	stop := onDone(ctx, func() { l.Close() })
-	defer func() {
-		stop()
-		l.Close()
-		cancel()
-		wg.Wait()
-	}()
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return nil
-			}
-			return fmt.Errorf("accept on %s: %w", l.Addr(), err)
-		}
-		s := newSession(p, int(p.sessions.Add(1)), client, c)
-		wg.Go(func() { s.run(ctx) })
+	return &Proxy{
+		cfg: cfg, tallies: map[tallyKey]*atomic.Int64{}, live: map[int]*session{},
+		gates: map[string]chan struct{}{}, open: map[string]bool{},
 	}
 }
 
@@ -155,12 +127,4 @@ func (p *Proxy) gate(name string) chan struct{} {
 		p.gates[name] = make(chan struct{})
 	}
 	return p.gates[name]
-}
-
-// count numbers a frame over all sessions.
-func (p *Proxy) count(dir frames.Direction, op string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.nth[frameKey{dir, op}]++
-	return p.nth[frameKey{dir, op}]
 }

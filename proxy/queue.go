@@ -16,7 +16,21 @@ type item struct {
 	marks []mark
 	step  faults.Step
 	fire  firing
+	pair  *pair
 	end   string
+}
+
+// cost is how much of QueueLimit an item takes.
+func (it *item) cost() int {
+	if it.step.Kind != 0 {
+		return len(it.data) + stepCost
+	}
+	return len(it.data)
+}
+
+// firesLate tells whether a step may turn out to have nothing to act on.
+func (it *item) firesLate() bool {
+	return it.step.Kind == faults.Swap || it.step.Kind == faults.Splice
 }
 
 func (it *item) onlyData() bool { return it.step.Kind == 0 && it.end == "" }
@@ -50,7 +64,7 @@ func (q *queue) start(it item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.on, q.idle = true, make(chan struct{})
-	q.items = append(q.items, it)
+	q.add(it)
 }
 
 // put queues an item, with a copy of its bytes, if the queue runs. Over
@@ -63,7 +77,7 @@ func (q *queue) put(it item, quiet <-chan struct{}) bool {
 			q.mu.Unlock()
 			return false
 		}
-		if q.bytes+len(it.data) <= QueueLimit {
+		if q.bytes+it.cost() <= QueueLimit {
 			q.add(it)
 			q.mu.Unlock()
 			return true
@@ -84,7 +98,7 @@ func (q *queue) put(it item, quiet <-chan struct{}) bool {
 // add appends an item. Bytes join those of the last item if they fit into one
 // read, so that many small reads cost no more than a few large ones.
 func (q *queue) add(it item) {
-	q.bytes += len(it.data)
+	q.bytes += it.cost()
 	if n := len(q.items); n > 0 && it.onlyData() {
 		if last := &q.items[n-1]; last.onlyData() && len(last.data)+len(it.data) <= ReadSize {
 			last.data = append(last.data, it.data...)
@@ -109,7 +123,7 @@ func (q *queue) take() (item, bool) {
 	it := q.items[0]
 	q.items[0] = item{}
 	q.items = q.items[1:]
-	q.bytes -= len(it.data)
+	q.bytes -= it.cost()
 	if q.room != nil {
 		close(q.room)
 		q.room = nil
@@ -136,33 +150,64 @@ func (l *link) drain() {
 	}
 }
 
-// do carries out one queued item.
+// do carries out one item.
 func (l *link) do(it item) {
-	switch {
-	case it.end != "":
-		l.forwardEnd(it.end)
-	case it.step.Kind == faults.Cut:
+	switch it.step.Kind {
+	case faults.Cut:
 		l.cut(it)
-	case it.step.Kind == faults.Wait, it.step.Kind == faults.Gate:
-		if l.fire(it.fire) {
-			l.pause(it.step)
+	case faults.Swap, faults.Splice:
+		l.unite(it)
+	case 0:
+		if it.end != "" {
+			l.forwardEnd(it.end)
 		}
+		l.write(it.data, it.marks)
 	default:
+		if l.fire(it.fire) {
+			l.doFired(it)
+		}
+	}
+}
+
+// doFired carries out a step that was recorded.
+func (l *link) doFired(it item) {
+	switch it.step.Kind {
+	case faults.Wait:
+		l.pause(it.step, nil)
+	case faults.Gate:
+		l.pause(it.step, l.s.p.gate(it.step.Name))
+	case faults.Drip:
+		l.trickle(it)
+	case faults.Join:
+		l.unite(it)
+	case faults.Inject, faults.Repeat:
 		l.write(it.data, it.marks)
 	}
 }
 
-// pause waits for a step's time or gate, or until there is nothing to wait for.
-func (l *link) pause(st faults.Step) {
+// trickle writes bytes one by one.
+func (l *link) trickle(it item) {
+	for i := range it.data {
+		off := it.fire.off + i
+		if off > 0 {
+			l.pause(it.step, nil)
+		}
+		var marks []mark
+		if l.rec != nil {
+			marks = []mark{{frame: it.fire.frame, off: off, n: 1}}
+		}
+		l.write(it.data[i:i+1], marks)
+	}
+}
+
+// pause waits for a step's time, or until early is closed or there is nothing to
+// wait for.
+func (l *link) pause(st faults.Step, early <-chan struct{}) {
 	t := time.NewTimer(st.For)
 	defer t.Stop()
-	var gate chan struct{}
-	if st.Kind == faults.Gate {
-		gate = l.s.p.gate(st.Name)
-	}
 	select {
 	case <-t.C:
-	case <-gate:
+	case <-early:
 	case <-l.quiet:
 	}
 }

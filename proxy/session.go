@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"tornwire/faults"
 	"tornwire/frames"
 	"tornwire/history"
 )
@@ -13,11 +14,14 @@ import (
 // session is a client connection, a server connection and the two links
 // between them.
 type session struct {
-	p      *Proxy
-	id     int
-	client string
-	conns  [2]net.Conn // by the direction whose receiver they are
-	links  [2]*link    // by direction
+	p       *Proxy
+	id      int
+	nth     int // of all connections, those refused included
+	client  string
+	rule    *faults.Rule // that acts on the connection itself, or nil
+	opening faults.Step  // what it does
+	conns   [2]net.Conn  // by the direction whose receiver they are
+	links   [2]*link     // by direction
 
 	mu      sync.Mutex
 	written sync.Cond     // a link's write is over
@@ -25,34 +29,35 @@ type session struct {
 	sent    [2]string     // how it was ended by us
 	torn    chan struct{} // closed when the proxy has ended the session
 	kept    bool          // the client's connection outlives the session
+
+	wg sync.WaitGroup // links, and what comes later
 }
 
-func newSession(p *Proxy, id int, client string, c net.Conn) *session {
-	s := &session{p: p, id: id, client: client, torn: make(chan struct{})}
+// newSession opens a session; f is its connection.
+func newSession(p *Proxy, f faults.Frame, c net.Conn) *session {
+	s := &session{p: p, id: f.Session, nth: f.Nth, client: f.Client, torn: make(chan struct{})}
 	s.written.L = &s.mu
 	s.conns[frames.ServerToClient] = c
 	p.cfg.Recorder.Add(history.Event{
-		Kind: history.SessionOpened, Session: id, Client: client, Peer: c.RemoteAddr().String(),
+		Kind: history.SessionOpened, Session: s.id, Client: s.client, Peer: c.RemoteAddr().String(),
 	})
 	return s
 }
 
-// run dials the server and carries bytes until both links are done or ctx is.
+// run dials the server and carries bytes until both links are done or ctx is,
+// unless a fault turns the client away.
 func (s *session) run(ctx context.Context) {
-	if !s.dial(ctx) {
+	if !s.begin(ctx) || !s.dial(ctx) {
 		return
 	}
-	for _, dir := range []frames.Direction{frames.ClientToServer, frames.ServerToClient} {
-		s.links[dir] = newLink(s, dir)
-	}
+	s.makeLinks()
 	s.p.setLive(s, true)
 	defer s.p.setLive(s, false)
 	stop := onDone(ctx, s.tearDown)
-	var wg sync.WaitGroup
 	for _, l := range s.links {
-		wg.Go(l.run)
+		s.wg.Go(l.run)
 	}
-	wg.Wait()
+	s.wg.Wait()
 	if s.owed() {
 		t := time.NewTimer(SilentLimit)
 		select {
@@ -71,6 +76,12 @@ func (s *session) run(ctx context.Context) {
 		s.p.cfg.Keep(c)
 	} else {
 		c.Close()
+	}
+}
+
+func (s *session) makeLinks() {
+	for _, dir := range []frames.Direction{frames.ClientToServer, frames.ServerToClient} {
+		s.links[dir] = newLink(s, dir)
 	}
 }
 
@@ -152,6 +163,10 @@ func (s *session) endedByUs(dir frames.Direction) bool {
 // end ends the connection towards the receiver of dir, unless that was done.
 // An RST after a FIN is still sent.
 func (s *session) end(dir frames.Direction, how, cause string) {
+	c := s.conns[dir]
+	if c == nil {
+		return // the server was not dialled
+	}
 	s.mu.Lock()
 	dup := s.sent[dir] == history.RST || s.sent[dir] == how
 	if !dup {
@@ -162,9 +177,8 @@ func (s *session) end(dir frames.Direction, how, cause string) {
 		s.hushDead()
 	}
 	s.mu.Unlock()
-	c := s.conns[dir]
 	switch {
-	case dup || c == nil:
+	case dup:
 	case how == history.FIN:
 		closeWrite(c)
 		s.links[dir].ending.Store(true)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tornwire/faults"
+	"tornwire/frames"
 	"tornwire/history"
 )
 
@@ -94,16 +95,38 @@ func (l *link) cut(it item) {
 	}) {
 		return
 	}
-	for _, e := range []struct {
-		link *link
-		how  faults.End
-	}{{s.links[1], st.Client}, {s.links[0], st.Server}} {
-		if e.how != faults.RST { // before a reset it is recorded anyway
-			e.link.recordAcked()
+	end := func(dir frames.Direction, how faults.End) {
+		if how != faults.RST { // before a reset it is recorded anyway
+			s.links[dir].recordAcked()
 		}
-		if e.how != faults.NoEnd {
-			s.end(e.link.dir, string(e.how), history.CauseFault)
+		if how != faults.NoEnd {
+			s.end(dir, string(how), history.CauseFault)
 		}
+	}
+	ends := func() {
+		end(frames.ServerToClient, st.Client)
+		end(frames.ClientToServer, st.Server)
+	}
+	if st.For == 0 {
+		ends()
+		return
+	}
+	s.wg.Go(func() {
+		if s.outlasts(st.For) {
+			ends()
+		}
+	})
+}
+
+// outlasts waits; it is false if the proxy ends the session before.
+func (s *session) outlasts(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.torn:
+		return false
 	}
 }
 

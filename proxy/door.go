@@ -1,0 +1,213 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tornwire/faults"
+	"tornwire/frames"
+	"tornwire/history"
+)
+
+// door is a listener that is served. All but the client is guarded by the
+// proxy's mutex.
+type door struct {
+	client  string
+	l       net.Listener // only the door's own goroutine replaces it
+	refusal *faults.Step // why nobody listens here at present
+	rested  bool         // the last connection here was refused, none accepted since
+	shut    bool         // for good
+}
+
+// Serve accepts connections on l, whose clients are recorded as client, until
+// ctx is done or l fails. It closes l, ends its sessions and returns when all
+// their goroutines have ended. Several listeners may be served at once; sessions
+// are numbered over all of them in accept order. Where a rule refuses
+// connections, l is closed for that time; an error in listening again on its
+// address is returned.
+func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	d := &door{client: client}
+	p.enter(d, l)
+	stop := onDone(ctx, func() { p.leave(d) })
+	defer func() {
+		stop()
+		p.leave(d)
+		cancel()
+		wg.Wait()
+	}()
+	for {
+		c, err := d.l.Accept()
+		s, refusal := p.admit(d, c)
+		switch {
+		case refusal != nil:
+			if err := p.refuse(ctx, d, *refusal); err != nil {
+				return err
+			}
+		case s != nil:
+			wg.Go(func() { s.run(ctx) })
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return nil
+		default:
+			return fmt.Errorf("accept on %s: %w", d.l.Addr(), err)
+		}
+	}
+}
+
+// enter has a door served by a listener. A door that is shut closes it.
+func (p *Proxy) enter(d *door, l net.Listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d.l, d.refusal = l, nil
+	if d.shut {
+		_ = l.Close()
+		return
+	}
+	p.doors = append(p.doors, d)
+	p.refuseNext()
+}
+
+// leave shuts a door for good.
+func (p *Proxy) leave(d *door) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d.shut = true
+	_ = d.l.Close() // it fails only where it is closed
+	p.doors = slices.DeleteFunc(p.doors, func(o *door) bool { return o == d })
+}
+
+// admit makes a session of a connection. It tells why there is none if
+// connections are refused at the door: one that was too early for that is reset.
+func (p *Proxy) admit(d *door, c net.Conn) (*session, *faults.Step) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case d.refusal != nil:
+		if c != nil {
+			reset(c)
+		}
+		return nil, d.refusal
+	case c == nil:
+		return nil, nil
+	}
+	f := p.nextOpen(d.client)
+	p.countOpen(d.client)
+	d.rested = false
+	p.sessions++
+	f.Session = p.sessions
+	s := newSession(p, f, c)
+	if r, steps := p.cfg.Rules.Match(f); r != nil && steps[0].Kind != faults.Refuse {
+		s.rule, s.opening = r, steps[0]
+	}
+	p.refuseNext()
+	return s, nil
+}
+
+// nextOpen is the connection that a client would make next. It is matched with
+// the session that it would be if none had been refused.
+func (p *Proxy) nextOpen(client string) faults.Frame {
+	nth := int(p.tally(tallyKey{op: faults.OpOpen}).Load()) + 1
+	own := int(p.tally(tallyKey{op: faults.OpOpen, of: true, client: client}).Load()) + 1
+	return faults.Frame{
+		Dir: frames.ClientToServer, Op: faults.OpOpen,
+		Session: nth, Nth: nth, SessionNth: 1, Client: client, ClientNth: own,
+	}
+}
+
+func (p *Proxy) countOpen(client string) {
+	p.tally(tallyKey{op: faults.OpOpen}).Add(1)
+	p.tally(tallyKey{op: faults.OpOpen, of: true, client: client}).Add(1)
+}
+
+// refuseNext closes the doors at which the next connection is to be refused. The
+// mutex is held.
+func (p *Proxy) refuseNext() {
+	for p.cfg.Rules.Len() > 0 && p.refuseOne() {
+	}
+}
+
+// refuseOne begins one refusal if a rule asks for it. Where the rule's connection
+// could be made at several doors, it is refused at all of them.
+func (p *Proxy) refuseOne() bool {
+	var rule *faults.Rule
+	var first faults.Frame
+	for _, d := range slices.Clone(p.doors) {
+		f := p.nextOpen(d.client)
+		if rule != nil {
+			f.Nth, f.Session = first.Nth, first.Session
+		}
+		r, steps := p.cfg.Rules.Match(f)
+		if r == nil || steps[0].Kind != faults.Refuse || rule != nil && r != rule || d.rested && !r.Trigger.Counts() {
+			continue
+		}
+		if rule == nil {
+			rule, first = r, f
+			p.countOpen(d.client)
+		}
+		d.refusal, d.rested = &steps[0], true
+		_ = d.l.Close()
+		p.doors = slices.DeleteFunc(p.doors, func(o *door) bool { return o == d })
+	}
+	if rule == nil {
+		return false
+	}
+	p.cfg.Recorder.Add(history.Event{
+		Kind: history.Fired, Client: first.Client, Dir: first.Dir, Frame: openRef(first.Nth),
+		Rule: rule.ID, Fault: rule.Fault.ID,
+	})
+	return true
+}
+
+func openRef(nth int) *history.FrameRef {
+	return &history.FrameRef{Dir: frames.ClientToServer, Op: faults.OpOpen, Nth: nth}
+}
+
+// refuse waits until a refusal is over, and listens again.
+func (p *Proxy) refuse(ctx context.Context, d *door, st faults.Step) error {
+	t := time.NewTimer(st.For)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-p.gate(st.Name):
+	case <-ctx.Done():
+		return nil
+	}
+	addr := d.l.Addr()
+	l, err := p.cfg.Listen(addr.Network(), addr.String())
+	if err != nil {
+		return fmt.Errorf("listen again on %s: %w", addr, err)
+	}
+	p.enter(d, l)
+	return nil
+}
+
+// tallyKey names what is counted: the frames of a direction and op, over all
+// sessions or over those of a client.
+type tallyKey struct {
+	dir    frames.Direction
+	op     string
+	of     bool
+	client string
+}
+
+// tally finds a counter. The mutex is held.
+func (p *Proxy) tally(k tallyKey) *atomic.Int64 {
+	if p.tallies[k] == nil {
+		p.tallies[k] = new(atomic.Int64)
+	}
+	return p.tallies[k]
+}
+
+// tallies finds the two counters of a frame.
+func (p *Proxy) talliesOf(dir frames.Direction, op, client string) (all, own *atomic.Int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tally(tallyKey{dir: dir, op: op}), p.tally(tallyKey{dir: dir, op: op, of: true, client: client})
+}
