@@ -94,7 +94,8 @@ func TestRegistry(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	for name, want := range map[string]string{
-		"split": "split", "hold": "hold", "truncate-rst": "truncate-rst", "": "", "trunc": "", "Split": "",
+		"split": "split", "hold": "hold", "hold-greeting": "hold-greeting", "accept": "accept-rst accept-fin",
+		"byzantine": "duplicate reorder corrupt splice", "truncate-rst": "truncate-rst", "": "", "trunc": "", "Split": "", "open": "",
 	} {
 		if got := ids(faults.Select(name)); got != want {
 			t.Errorf("%q selects %q, not %q", name, got, want)
@@ -139,6 +140,14 @@ func TestRanges(t *testing.T) {
 		{faults.Inside, 4, []int{1, 2, 3}},
 		{faults.Start, 0, []int{0}},
 		{faults.Start, 26, []int{0}},
+		{faults.Ends, 0, []int{0}},
+		{faults.Ends, 1, []int{0, 1}},
+		{faults.Ends, 26, []int{0, 26}},
+		{faults.AtEnd, 0, []int{0}},
+		{faults.AtEnd, 26, []int{26}},
+		{faults.Before, 0, nil},
+		{faults.Before, 1, []int{0}},
+		{faults.Before, 3, []int{0, 1, 2}},
 	} {
 		if got := c.r.Offsets(c.n); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s of %d: %v, not %v", c.r, c.n, got, c.want)
@@ -151,43 +160,93 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestSteps: what each fault has done to a frame of which five bytes pass.
+// TestSteps: what each fault does to a frame of which five bytes pass, or to one
+// of five bytes behind which it acts.
 func TestSteps(t *testing.T) {
 	pass := faults.Step{Kind: faults.Pass, N: 5}
-	for id, want := range map[string][]faults.Step{
-		"truncate-fin":     {pass, {Kind: faults.Cut, Client: faults.FIN, Server: faults.FIN, This: true, Other: true}},
-		"truncate-rst":     {pass, {Kind: faults.Cut, Client: faults.RST, Server: faults.RST, This: true, Other: true}},
-		"truncate-silence": {pass, {Kind: faults.Cut, This: true, Other: true}},
-		"split":            {pass, {Kind: faults.Wait, For: 50 * time.Millisecond}},
-		"hold":             {{Kind: faults.Gate, Name: faults.GateHold, For: 3500 * time.Millisecond}},
-	} {
-		f, _ := faults.ByID(id)
+	cut := func(client, server faults.End) []faults.Step {
+		return []faults.Step{pass, {Kind: faults.Cut, Client: client, Server: server, This: true, Other: true}}
+	}
+	inject := []faults.Step{pass, {Kind: faults.Inject}}
+	want := map[string][]faults.Step{
+		"truncate-fin":        cut(faults.FIN, faults.FIN),
+		"truncate-rst":        cut(faults.RST, faults.RST),
+		"truncate-silence":    cut(faults.NoEnd, faults.NoEnd),
+		"truncate-fin-client": cut(faults.FIN, faults.NoEnd),
+		"truncate-fin-server": cut(faults.NoEnd, faults.FIN),
+		"truncate-rst-client": cut(faults.RST, faults.NoEnd),
+		"truncate-rst-server": cut(faults.NoEnd, faults.RST),
+		"stall":               {pass, {Kind: faults.Cut, This: true}},
+		"split":               {pass, {Kind: faults.Wait, For: 50 * time.Millisecond}},
+		"dribble":             {{Kind: faults.Drip, For: time.Millisecond}},
+		"delay":               {{Kind: faults.Wait, For: 250 * time.Millisecond}},
+		"coalesce":            {{Kind: faults.Join, For: time.Second}},
+		"hold":                {{Kind: faults.Gate, Name: faults.GateHold, For: 3500 * time.Millisecond}},
+		"refuse":              {{Kind: faults.Refuse, Name: faults.GateOpen, For: 500 * time.Millisecond}},
+		"accept-rst":          {{Kind: faults.Cut, Client: faults.RST, This: true, Other: true}},
+		"accept-fin":          {{Kind: faults.Cut, Client: faults.FIN, This: true, Other: true}},
+		"slow-accept":         {{Kind: faults.Wait, For: 500 * time.Millisecond}},
+		"hold-greeting":       {{Kind: faults.Gate, Name: faults.GateGreeting, For: 3500 * time.Millisecond}},
+		"drop":                {{Kind: faults.Drop}},
+		"inject-keepalive":    inject,
+		"inject-notice":       inject,
+		"inject-error":        inject,
+		"inject-stray":        inject,
+		"inject-garbage":      inject,
+		"duplicate":           {pass, {Kind: faults.Repeat}},
+		"reorder":             {{Kind: faults.Swap, For: time.Second}},
+		"corrupt":             {pass, {Kind: faults.Flip}},
+		"splice":              {pass, {Kind: faults.Splice, N: 5, For: time.Second}},
+	}
+	for _, f := range faults.All() {
 		at := 5
 		if f.Range == faults.Start {
 			at = 0
 		}
-		if got := steps(t, faults.Rule{Fault: f, At: at}); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, not %+v", id, got, want)
+		if got := steps(t, faults.Rule{Fault: f, At: at}); !reflect.DeepEqual(got, want[f.ID]) {
+			t.Errorf("%s: %+v, not %+v", f.ID, got, want[f.ID])
 		}
 	}
-	split, _ := faults.ByID("split")
-	if got := steps(t, faults.Rule{Fault: split, At: 2, Args: faults.Args{"pause": time.Second}}); got[0].N != 2 || got[1].For != time.Second {
-		t.Errorf("split at 2 for a second: %+v", got)
+	garbage, _ := faults.ByID("inject-garbage")
+	if got := steps(t, faults.Rule{Fault: garbage}); !reflect.DeepEqual(got, inject[1:]) {
+		t.Errorf("%s before the frame: %+v", garbage.ID, got)
 	}
-	hold, _ := faults.ByID("hold")
-	if got := steps(t, faults.Rule{Fault: hold, Args: faults.Args{"most": time.Minute}}); got[0].For != time.Minute {
-		t.Errorf("hold for a minute: %+v", got)
+}
+
+// TestStepArgs: each argument is the time of the fault's last step.
+func TestStepArgs(t *testing.T) {
+	for _, f := range faults.All() {
+		if len(f.Args) > 1 {
+			t.Errorf("%s has %d arguments", f.ID, len(f.Args))
+		}
+		for _, a := range f.Args {
+			for _, v := range []time.Duration{max(a.Default, 1), time.Second, a.Max} {
+				at := 2
+				if f.Range == faults.Start {
+					at = 0
+				}
+				got := steps(t, faults.Rule{Fault: f, At: at, Args: faults.Args{a.Name: v}})
+				if last := got[len(got)-1]; last.For != v {
+					t.Errorf("%s %s=%s: %+v", f.ID, a.Name, v, got)
+				}
+			}
+		}
 	}
 }
 
 func steps(t *testing.T, r faults.Rule) []faults.Step {
 	t.Helper()
-	r.Trigger.Op = "A"
+	if r.Trigger.Op = r.Fault.Only; r.Trigger.Op == "" {
+		r.Trigger.Op = "A"
+	}
+	if r.Fault.Injects != "" {
+		r.Inject = []byte("?")
+	}
 	s, err := faults.NewSet(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, steps := s.Match(faults.Frame{Op: "A"})
+	_, steps := s.Match(faults.Frame{Op: r.Trigger.Op})
 	return steps
 }
 

@@ -24,7 +24,7 @@ func byID(t *testing.T, id string) *faults.Type {
 }
 
 func TestTrigger(t *testing.T) {
-	f := faults.Frame{Dir: s2c, Op: "A", Session: 2, Nth: 5, SessionNth: 3}
+	f := faults.Frame{Dir: s2c, Op: "A", Session: 2, Nth: 5, SessionNth: 3, Client: "c", ClientNth: 4}
 	for _, c := range []struct {
 		faults.Trigger
 		want bool
@@ -41,6 +41,11 @@ func TestTrigger(t *testing.T) {
 		{faults.Trigger{Dir: s2c, Op: "A", SessionNth: 5}, false},
 		{faults.Trigger{Dir: s2c, Op: "A", Session: 2, Nth: 5, SessionNth: 3}, true},
 		{faults.Trigger{Dir: s2c, Op: "A", Session: 2, Nth: 5, SessionNth: 4}, false},
+		{faults.Trigger{Dir: s2c, Op: "A", Client: "c"}, true},
+		{faults.Trigger{Dir: s2c, Op: "A", Client: "d"}, false},
+		{faults.Trigger{Dir: s2c, Op: "A", ClientNth: 4}, true},
+		{faults.Trigger{Dir: s2c, Op: "A", ClientNth: 5}, false},
+		{faults.Trigger{Dir: s2c, Op: "A", Client: "c", ClientNth: 4, Nth: 5}, true},
 	} {
 		if got := c.Matches(f); got != c.want {
 			t.Errorf("%+v matches: %v", c.Trigger, got)
@@ -74,10 +79,37 @@ func TestSet(t *testing.T) {
 
 func TestNewSetErrors(t *testing.T) {
 	on := faults.Trigger{Op: "A"}
+	opens := faults.Trigger{Op: "open"}
+	after := func(d time.Duration) faults.Args { return faults.Args{"after": d} }
 	for _, c := range []struct {
 		rule faults.Rule
 		want string // "" if it is right
 	}{
+		{faults.Rule{Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A", ClientNth: -1}}, `rule "r": session 0, nth 0, nth in session 0, nth of client -1`},
+		{faults.Rule{Fault: byID(t, "hold"), Trigger: opens}, `rule "r": fault hold acts on a frame, and open is a connection`},
+		{faults.Rule{Fault: byID(t, "refuse"), Trigger: on}, `rule "r": fault refuse is meant for open, not for A`},
+		{faults.Rule{Fault: byID(t, "refuse"), Trigger: opens}, ""},
+		{faults.Rule{Fault: byID(t, "refuse"), Trigger: faults.Trigger{Op: "open", SessionNth: 1}}, ""},
+		{faults.Rule{Fault: byID(t, "refuse"), Trigger: faults.Trigger{Op: "open", SessionNth: 2}}, `rule "r": a connection is c2s and the first`},
+		{faults.Rule{Fault: byID(t, "accept-fin"), Trigger: faults.Trigger{Dir: s2c, Op: "open"}}, `rule "r": a connection is c2s`},
+		{faults.Rule{Fault: byID(t, "accept-rst"), Trigger: faults.Trigger{Op: "greeting"}}, `rule "r": fault accept-rst is meant for open`},
+		{faults.Rule{Fault: byID(t, "slow-accept"), At: 1, Trigger: opens}, `rule "r": fault slow-accept acts at 0, not at 1`},
+		{faults.Rule{Fault: byID(t, "hold-greeting"), Trigger: on}, `rule "r": fault hold-greeting is meant for greeting, not for A`},
+		{faults.Rule{Fault: byID(t, "hold-greeting"), Trigger: faults.Trigger{Dir: s2c, Op: "greeting"}}, ""},
+		{faults.Rule{Fault: byID(t, "drop"), At: 1, Trigger: on}, `rule "r": fault drop acts at 0, not at 1`},
+		{faults.Rule{Fault: byID(t, "duplicate"), Trigger: on}, `rule "r": fault duplicate acts at n, not at 0`},
+		{faults.Rule{Fault: byID(t, "duplicate"), At: 1, Trigger: on}, ""},
+		{faults.Rule{Fault: byID(t, "corrupt"), At: -1, Trigger: on}, `rule "r": fault corrupt acts at 0…n−1, not at -1`},
+		{faults.Rule{Fault: byID(t, "corrupt"), At: 0, Trigger: on}, ""},
+		{faults.Rule{Fault: byID(t, "corrupt"), At: 9, Trigger: on, Inject: []byte("x")}, `rule "r": fault corrupt injects nothing, and there are 1 bytes`},
+		{faults.Rule{Fault: byID(t, "inject-stray"), Trigger: on}, `rule "r": fault inject-stray has 0 bytes of stray to inject, not 1 to 4096`},
+		{faults.Rule{Fault: byID(t, "inject-stray"), At: 7, Trigger: on, Inject: make([]byte, faults.MaxInject)}, ""},
+		{faults.Rule{Fault: byID(t, "inject-stray"), Trigger: on, Inject: make([]byte, faults.MaxInject+1)}, `rule "r": fault inject-stray has 4097 bytes`},
+		{faults.Rule{Fault: byID(t, "truncate-fin-client"), Trigger: on, Args: after(0)}, ""},
+		{faults.Rule{Fault: byID(t, "truncate-rst"), Trigger: on, Args: after(time.Minute)}, ""},
+		{faults.Rule{Fault: byID(t, "truncate-rst"), Trigger: on, Args: after(time.Minute + 1)}, `rule "r": fault truncate-rst: after is 1m0.000000001s, not 0s or more and up to 1m0s`},
+		{faults.Rule{Fault: byID(t, "truncate-fin"), Trigger: on, Args: after(-1)}, `rule "r": fault truncate-fin: after is -1ns`},
+		{faults.Rule{Fault: byID(t, "truncate-silence"), Trigger: on, Args: after(1)}, `rule "r": fault truncate-silence has no argument "after"`},
 		{faults.Rule{Trigger: on}, `rule "r" has no fault`},
 		{faults.Rule{Fault: byID(t, "hold")}, `rule "r" has no op`},
 		{faults.Rule{Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A", Nth: -1}}, `rule "r": session 0, nth -1, nth in session 0`},
@@ -109,15 +141,21 @@ func TestNewSetErrors(t *testing.T) {
 
 // TestSetIsImmutable: changing what a set was made of does not change the set.
 func TestSetIsImmutable(t *testing.T) {
-	args := faults.Args{"most": time.Second}
-	list := []faults.Rule{{ID: "r", Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A"}, Args: args}}
+	args, inject := faults.Args{"most": time.Second}, []byte("x")
+	list := []faults.Rule{
+		{ID: "r", Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A"}, Args: args},
+		{ID: "i", Fault: byID(t, "inject-error"), Trigger: faults.Trigger{Op: "T"}, Inject: inject},
+	}
 	set, err := faults.NewSet(list...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list[0].Trigger.Op, args["most"] = "R", time.Minute
+	list[0].Trigger.Op, args["most"], inject[0] = "R", time.Minute, 'y'
 	r, steps := set.Match(faults.Frame{Op: "A"})
 	if r == nil || steps[0].For != time.Second || r.Args["most"] != time.Second {
 		t.Errorf("%+v, %+v", r, steps)
+	}
+	if r, _ := set.Match(faults.Frame{Op: "T"}); r == nil || string(r.Inject) != "x" {
+		t.Errorf("%+v", r)
 	}
 }
