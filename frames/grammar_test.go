@@ -170,6 +170,10 @@ limit = 512
 dir = "s2c"
 op = "twice"
 limit = 1
+[[preface]]
+dir = "c2s"
+op = "open"
+limit = 1
 [[frame]]
 dir = "down"
 op = "AB"
@@ -208,6 +212,7 @@ tail = "ok"
 		"preface 3: limit is 0, not 1 to 512",
 		`preface 3: direction "" is neither c2s nor s2c`,
 		"s2c twice is there twice",
+		`preface 6: op "open" is not a word of lower-case letters, or is taken`,
 		`frame 1: direction "down" is neither c2s nor s2c`,
 		`frame 1: op "AB" is not one printable ASCII character`,
 		"frame 1: there is no [tails.none]",

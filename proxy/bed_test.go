@@ -35,6 +35,7 @@ var grammar = frames.MustBuiltin("ticketing")
 // transport makes connections, real or in memory.
 type transport struct {
 	listen func() (net.Listener, error)
+	again  func(network, addr string) (net.Listener, error)
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 	// hook, if set, wraps the proxy's connections; dir is where they lead to.
 	hook func(dir frames.Direction, c net.Conn) net.Conn
@@ -42,6 +43,7 @@ type transport struct {
 
 var tcp = transport{
 	listen: func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
+	again:  net.Listen,
 	dial:   (&net.Dialer{}).DialContext,
 }
 
@@ -50,6 +52,7 @@ func inMemory(size int) transport {
 	n := memnet.New(memnet.Options{Buffer: size})
 	return transport{
 		listen: func() (net.Listener, error) { return n.Listen("tcp", "127.0.0.1:0") },
+		again:  n.Listen,
 		dial:   n.Dial,
 	}
 }
@@ -107,6 +110,9 @@ func newBed(t *testing.T, tr transport, cfg proxy.Config) *bed {
 	}
 	if cfg.Dial == nil {
 		cfg.Dial = tr.dial
+	}
+	if cfg.Listen == nil {
+		cfg.Listen = tr.again
 	}
 	b.px = proxy.New(cfg)
 	b.end = b.serve(l, "c1")
