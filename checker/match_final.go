@@ -13,7 +13,7 @@ import (
 // accepted and nothing else can have been its cause.
 //
 // A word that denies the send, or another definite one, is wrong even if the frame
-// was not read. Indeterminate and error are right where it was not: they count only
+// was not read; acquired is for the rules about entries. Indeterminate and error are right where it was not: they count only
 // just after the frame, well before the call's deadline, and if the adapter can say
 // the right word (P15). Whether a client may go on after a B is disputed
 // (spec/ticketing.md §3.1), so unless the policy says that it is final, only a word
@@ -25,10 +25,13 @@ func finalWord(j *judge, op string) {
 			continue
 		}
 		want := meant(f)
-		if c.outcome == want {
+		switch c.outcome {
+		case want:
 			if f.end().before(c.result) {
 				j.checked()
 			}
+			continue
+		case history.OutcomeAcquired:
 			continue
 		}
 		accepted := f.cells[len(f.cells)-1].accepted
