@@ -150,8 +150,8 @@ func (j *judge) knownToken(c *call, f *wireFrame, token uint64, by proof) {
 	if !j.watched(c.client, until) || !j.working(c.client, by.moment, until) {
 		return
 	}
-	j.find(Hygiene, Certain, fmt.Sprintf("client %s never sent an R with token %d, which it had read in %s for %s (%s at %s); the lease ended %s later",
-		c.client, token, f.ref, told(c), by.why, ms(by.at), ms(max(0, g.end.at-by.at))),
+	j.find(Hygiene, Certain, fmt.Sprintf("%s and client %s never sent an R with token %d, which it had read in %s (%s at %s); the lease ended %s later",
+		told(c), c.client, token, f.ref, by.why, ms(by.at), ms(max(0, g.end.at-by.at))),
 		j.evidence(scene{call: c, frame: f, offset: len(f.data), at: g.end.ord}))
 }
 

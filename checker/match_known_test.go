@@ -29,7 +29,7 @@ func (s *script) expire() *script {
 func TestReleaseKnown(t *testing.T) {
 	s := lateKnown(t).barrier().expire()
 	r := s.want(s.matching(), "release-known hygiene")
-	const message = `client c1 never sent an R with token 7, which it had read in s2c.A.1 for call 1 on key "k1" was told indeterminate ` +
+	const message = `call 1 on key "k1" was told indeterminate and client c1 never sent an R with token 7, which it had read in s2c.A.1 ` +
 		`(call 2 was told acquired by s2c.A.2 behind it at `
 	if f := r.Findings[0]; !strings.HasPrefix(f.Message, message) || r.Verdict() != NonStrict {
 		t.Error(f.Message)
@@ -86,7 +86,7 @@ func TestReleaseKnownAcquittals(t *testing.T) {
 	})
 	play("the session closed", false, func(s *script) { s.barrier().seen(1, "fin").expire() })
 	play("the session closed at the end", false, func(s *script) {
-		s.barrier().wait(5*sec).ended(0, "k1", 7).seen(1, "fin").wait(sec).event(history.CallStarted, 2, "")
+		s.barrier().wait(5*sec).seen(1, "fin").ended(0, "k1", 7).wait(sec).event(history.CallStarted, 2, "")
 	})
 	play("the session cut", false, func(s *script) { s.barrier().sent(1, "rst").expire() })
 	play("the session silenced", false, func(s *script) {
