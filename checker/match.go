@@ -168,7 +168,7 @@ func (j *judge) swapped(m mistake) {
 		if g.lease != c.lease && g.lease > 0 {
 			fmt.Fprintf(b, "; the lease of that grant was %s, not the %s of call %d", g.lease, c.lease, c.id)
 		}
-		if x, y, for_ := j.together(g, c.key); x != nil {
+		if x, y, for_ := j.together(g, c.key); x != nil && j.grantedAfter(y, g) {
 			fmt.Fprintf(b, "; calls %d (token %d) and %d (token %d) were then both inside", x.id, x.token, y.id, y.token)
 			if for_ >= time.Millisecond {
 				b.WriteString(" for " + ms(for_))
@@ -179,4 +179,10 @@ func (j *judge) swapped(m mistake) {
 	j.find(Safety, Certain, b.String(), j.evidence(scene{
 		call: c, frame: m.frame, offset: len(m.frame.data), at: m.at.ord, others: others,
 	}))
+}
+
+// grantedAfter tells whether the grant of y was made because g had ended.
+func (v *view) grantedAfter(y *call, g *grant) bool {
+	o := v.grantOf(y.key, y.token)
+	return o != nil && g.end.before(o.moment)
 }

@@ -28,6 +28,10 @@ func plays(t *testing.T) map[string]*script {
 		out[d+" resent"] = resent(t, d, 7, 77)
 		out[d+" closed"] = closes(t, d, indet, nls)
 	}
+	out["swapped by owner"], out["swapped by order"] = pair(t), swapped4(t)
+	out["swapped by owner"].pass(out["swapped by owner"].answer(1, "T", "k1", 2)).told(1, "timeout")
+	out["busy"] = retried(t, 78)
+	out["known"] = lateKnown(t).barrier().expire()
 	return out
 }
 
