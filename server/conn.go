@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tornwire/frames"
@@ -45,7 +46,8 @@ type conn struct {
 
 	hangOnce, idleOnce sync.Once
 
-	nonce string
+	nonce   string
+	greeted atomic.Bool // the preface is over
 }
 
 // ending says why the reader stopped.
@@ -72,6 +74,8 @@ func newConn(s *Server, nc net.Conn) *conn {
 
 // serve returns when the connection is closed and its goroutines ended.
 func (c *conn) serve(ctx context.Context) {
+	c.s.live.add(c)
+	defer c.s.live.remove(c)
 	var others sync.WaitGroup
 	others.Go(c.write)
 	others.Go(func() { c.watch(ctx) })
@@ -90,13 +94,15 @@ func (c *conn) serve(ctx context.Context) {
 }
 
 // linger keeps a connection whose client sent FIN while it has queued attempts:
-// FIN alone is not a close (spec/ticketing.md §2).
+// FIN alone is not a close (spec/ticketing.md §2). With a FIN of ours it is one.
 func (c *conn) linger(ctx context.Context) ending {
 	c.s.table.finish(&c.me)
 	select {
 	case <-c.drained:
 		return closing
 	case <-c.hung:
+		return closing
+	case <-c.written:
 		return closing
 	case <-c.broken:
 	case <-c.out.overflow:
@@ -110,13 +116,22 @@ func (c *conn) linger(ctx context.Context) ending {
 func (c *conn) part() {
 	_ = c.nc.SetWriteDeadline(time.Now().Add(FlushTimeout))
 	<-c.written
-	half, ok := c.nc.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil {
+	if !c.out.halfCloses() && c.closeWrite() != nil {
 		return
 	}
 	if c.nc.SetReadDeadline(time.Now().Add(DrainTimeout)) == nil {
 		_, _ = io.CopyN(io.Discard, c.nc, drainLimit)
 	}
+}
+
+// halfCloser is a connection with a FIN.
+type halfCloser interface{ CloseWrite() error }
+
+func (c *conn) closeWrite() error {
+	if half, ok := c.nc.(halfCloser); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // watch interrupts reads and writes when something else ends the connection.
@@ -161,6 +176,9 @@ func (c *conn) write() {
 			continue
 		}
 		if last {
+			if c.out.halfCloses() {
+				_ = c.closeWrite() // fails only where the connection is gone already
+			}
 			return
 		}
 		spare = batch
@@ -240,6 +258,7 @@ func (c *conn) authenticate(line []byte) bool {
 		return false
 	}
 	_ = c.nc.SetReadDeadline(time.Time{})
+	c.greeted.Store(true)
 	return true
 }
 
@@ -264,6 +283,9 @@ func (c *conn) request(s *frames.Shape, frame []byte) bool {
 
 // answer implements sink.
 func (c *conn) answer(o outcome, key string, owner, token uint64) bool {
+	if c.s.dialect.answers[o] == nil {
+		return false // an outbox that has ended would take it, and lose it
+	}
 	return c.out.put(func(b []byte) ([]byte, bool) {
 		return c.s.dialect.answer(b, o, key, owner, token)
 	})

@@ -24,6 +24,7 @@ type dialect struct {
 	release  *frames.Shape
 	answers  [outcomes]*frames.Shape // nil where the dialect has no such reply
 	fault    *frames.Shape
+	alive    *frames.Shape // a keep-alive
 
 	hasOwner    bool
 	exactToken  bool // a release names its token
@@ -51,6 +52,7 @@ func newDialect(g *frames.Grammar) *dialect {
 		acquire:  g.MustShape(frames.ClientToServer, "A"),
 		release:  g.MustShape(frames.ClientToServer, "R"),
 		fault:    g.MustShape(frames.ServerToClient, "E"),
+		alive:    g.MustShape(frames.ServerToClient, frames.OpKeepAlive),
 	}
 	for o, op := range outcomeOps {
 		if s, ok := g.Shape(frames.ServerToClient, op); ok {

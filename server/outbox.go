@@ -1,6 +1,10 @@
 package server
 
-import "sync"
+import (
+	"sync"
+
+	"tornwire/frames"
+)
 
 // OutboxLimit is the most bytes of answers that may wait to be written to one
 // connection. A client that lets more pile up is reset.
@@ -15,6 +19,7 @@ type outbox struct {
 	mu    sync.Mutex
 	buf   []byte
 	ended bool // takes no more
+	fin   bool // the writer half-closes when it has written all
 }
 
 func newOutbox() *outbox {
@@ -44,11 +49,38 @@ func (o *outbox) put(add func([]byte) ([]byte, bool)) bool {
 }
 
 // end lets the writer finish what is there and stop.
-func (o *outbox) end() {
+func (o *outbox) end() { o.finish(false) }
+
+// finish does so, with a half-close behind it if fin is true. It is false if the
+// outbox had ended before.
+func (o *outbox) finish(fin bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.ended = true
+	if o.ended {
+		return false
+	}
+	o.ended, o.fin = true, fin
 	o.signal()
+	return true
+}
+
+// halfCloses tells whether the writer is to half-close.
+func (o *outbox) halfCloses() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.fin
+}
+
+// keepAlive lets a keep-alive follow what waits. It is false, and the connection
+// is left alone, if there is no room for it or the outbox has ended.
+func (o *outbox) keepAlive(s *frames.Shape) bool {
+	taken := false
+	o.put(func(b []byte) ([]byte, bool) {
+		out, err := s.Append(b, nil)
+		taken = err == nil && len(out) <= OutboxLimit
+		return out, taken
+	})
+	return taken
 }
 
 func (o *outbox) signal() {

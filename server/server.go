@@ -38,8 +38,10 @@ const (
 	MaxCapacity       = 1 << 20
 	MaxConnLimit      = 1 << 16
 	MaxPrefaceTimeout = 24 * time.Hour
-	// MaxLease is the longest lease of Server.Acquire, that of a u16 of seconds.
+	// MaxLease and MaxWait are the longest lease and wait of Server.Acquire and
+	// Server.Wait, those of a u16 of seconds.
 	MaxLease = 65535 * time.Second
+	MaxWait  = 65535 * time.Second
 
 	maxSecret   = 4096 // bytes
 	maxServerID = 128  // bytes; leaves a nonce as many in the greeting
@@ -69,6 +71,7 @@ type Server struct {
 	dialect *dialect
 	table   *table
 	conns   atomic.Int64
+	live    liveConns
 }
 
 // New returns a server. All problems of the configuration are reported together.
@@ -221,6 +224,26 @@ func (s *Server) Acquire(key string, lease time.Duration) (token uint64, ok bool
 		return 0, false
 	}
 	return s.table.acquire(&attempt{key: key, lease: lease})
+}
+
+// Wait is an attempt of the embedding program, without a connection, that is
+// queued while the key is held: in turn with those of the clients, and counted
+// against QueueLimit and Capacity. When its turn comes it is a grant like that of
+// Acquire, with the next token; Holder tells it. A free key is granted at once, a
+// full queue or a server at capacity refuses. Events and states of it have no peer
+// and no owner.
+//
+// The function returned gives the attempt up if it is still queued, and otherwise
+// does nothing; it may be called more than once, but not from Config.OnEvent. With
+// a key that could not be in a frame, a lease or a wait that is not over 0 and up
+// to MaxLease or MaxWait, nothing happens at all.
+func (s *Server) Wait(key string, wait, lease time.Duration) (cancel func()) {
+	if !s.dialect.validKey(key) || lease <= 0 || lease > MaxLease || wait <= 0 || wait > MaxWait {
+		return func() {}
+	}
+	a := &attempt{key: key, wait: wait, lease: lease, patience: bounded}
+	s.table.acquire(a)
+	return func() { s.table.cancel(a) }
 }
 
 // Release ends the grant of key that has this token, in every dialect. It is

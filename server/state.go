@@ -31,7 +31,8 @@ const (
 	TimedOut = "timed_out"
 	// Refused: answered busy, or a wait of 0 on a held key, or no token left.
 	Refused = "refused"
-	// Dropped: its connection ended while it was queued.
+	// Dropped: its connection ended, or the embedding program gave it up, while it
+	// was queued.
 	Dropped = "dropped"
 )
 

@@ -123,6 +123,20 @@ func (t *table) acquire(a *attempt) (token uint64, ok bool) {
 	return 0, false
 }
 
+// cancel takes an attempt out of its queue, if it is still in it.
+func (t *table) cancel(a *attempt) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.settle()
+	defer t.arm()
+	if a.inLock == nil {
+		return
+	}
+	t.unqueue(a)
+	t.used--
+	t.attemptEvent(a, AttemptEnded, Dropped, now)
+}
+
 // release ends the grant of a key: the one with this token, or any if exact is
 // false. It tells whether there was one.
 func (t *table) release(from *party, key string, token uint64, exact bool) bool {
