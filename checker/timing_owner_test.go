@@ -90,6 +90,22 @@ func TestOwnerFreshAcquittals(t *testing.T) {
 		s = play(77)
 		s.want(s.timed(), "owner-fresh contract", "owner-fresh contract")
 	})
+	t.Run("a resend with another lease", func(t *testing.T) {
+		s := newScript(t, v1)
+		s.open(1, "c1").ask(1, "c1", "k1", 5*sec, 30*sec).pass(s.req(1, "k1", 5, 30, 77)).pass(s.req(1, "k1", 5, 20, 77))
+		s.want(s.timed())
+	})
+	t.Run("the first ended after the second was asked for", func(t *testing.T) {
+		s := newScript(t, v1)
+		s.open(1, "c1").open(2, "c1").ask(1, "c1", "k1", 5*sec, 30*sec).pass(s.req(1, "k1", 5, 30, 77))
+		s.ask(2, "c1", "k1", 5*sec, 30*sec).told(1, indet).pass(s.req(2, "k1", 5, 30, 77))
+		wantChecked(t, s.want(s.timed()), "owner-fresh", false)
+	})
+	t.Run("three calls", func(t *testing.T) { // the third is found once
+		s := owned(t, "c1", "k2", 30*sec, 77, nil)
+		s.ask(3, "c1", "k3", 5*sec, 30*sec).pass(s.req(1, "k3", 5, 30, 77))
+		s.want(s.timed(), "owner-fresh contract", "owner-fresh contract")
+	})
 	t.Run("not started", func(t *testing.T) { // P13
 		s := owned(t, "c2", "k2", 30*sec, 77, nil)
 		i := slices.IndexFunc(s.ev, func(e history.Event) bool { return e.Kind == history.CallStarted })

@@ -13,7 +13,7 @@ type waitBounds struct {
 	read  moment // the last byte of the field was received
 	nonce moment // of the session was sent
 	low   int64  // the wait on the wire is not below
-	high  int64  // and not above
+	high  int64  // and not above, where this is below full
 	full  int64  // what a wait fixed at the start would be
 	left  time.Duration
 }
@@ -40,8 +40,7 @@ func (v *view) boundsOf(a *attempt) (waitBounds, bool) {
 	b.full = min(wholeSeconds(c.wait), most)
 	b.high = b.full
 	if b.nonce, ok = v.byID[a.session].nonceSent(); ok {
-		held := max(0, since(c.started, b.nonce)-stampSlack)
-		b.high = min(max(wholeSeconds(c.wait-held), 1), most)
+		b.high = max(wholeSeconds(c.wait+stampSlack-since(c.started, b.nonce)), 1)
 	}
 	b.left = min(c.wait, time.Duration(most)*time.Second) - since(c.asked, read)
 	b.low = wholeSeconds(b.left)
@@ -100,7 +99,7 @@ func (v *view) lostBefore(c *call, a *attempt) *session {
 	var last *session
 	for _, s := range v.sessionsOf(a.client) {
 		end := s.ended()
-		if s.id == a.session || !end.happened() || !opened.happened() || !c.asked.before(end) || !end.before(opened) || v.carried(s, c) {
+		if !end.happened() || !c.asked.before(end) || !end.before(opened) || v.carried(s, c) {
 			continue
 		}
 		if last == nil || last.ended().before(end) {
@@ -146,7 +145,7 @@ func waitRange(j *judge) {
 	for _, a := range j.attempts {
 		c := j.sole(a)
 		n, read, ok := a.field(fieldWait)
-		if c == nil || !ok || c.wait < 0 || c.wait == 0 && !j.owners {
+		if c == nil || !ok || c.wait == 0 && !j.owners {
 			continue
 		}
 		j.checked()
@@ -175,7 +174,7 @@ func waitRange(j *judge) {
 // for a time that may have remained after at most elapsed, and is too short to be
 // that of a wait cut to the field, however rounded.
 func wrapped(c *call, wire, most int64, elapsed time.Duration) bool {
-	if elapsed < 0 || wire >= most-wholeSeconds(elapsed) {
+	if wire >= most-wholeSeconds(elapsed) {
 		return false
 	}
 	full, least := wholeSeconds(c.wait), wholeSeconds(c.wait-elapsed)
