@@ -91,16 +91,16 @@ func TestLeaseEnds(t *testing.T) {
 			{"dropped", d, func(s *script) { held(s, 60).attemptEnded(1, "k1", 7, history.Dropped).wait(3 * sec).tick() }, nil, false},
 			{"answered, as the bytes show", d, func(s *script) { held(s, 60).pass(s.answer(1, "T", "k1", 7)).wait(3 * sec).tick() }, nil, false},
 			{"its session had ended", d, func(s *script) {
-				held(s, 60).event(history.EndSent, 1, history.ServerSide, history.FIN).wait(3 * sec).tick()
+				held(s, 60).sided(history.EndSent, 1, history.ServerSide, history.FIN).wait(3 * sec).tick()
 			}, nil, false},
 			{"the server had ended its session", d, func(s *script) {
-				held(s, 60).event(history.EndSeen, 1, history.ServerSide, history.RST).wait(3 * sec).tick()
+				held(s, 60).sided(history.EndSeen, 1, history.ServerSide, history.RST).wait(3 * sec).tick()
 			}, nil, false},
 			{"its session ended later", d, func(s *script) {
-				held(s, 60).wait(3*sec).tick().event(history.EndSent, 1, history.ServerSide, history.RST)
+				held(s, 60).wait(3*sec).tick().sided(history.EndSent, 1, history.ServerSide, history.RST)
 			}, found, true},
 			{"only its client had ended", d, func(s *script) {
-				held(s, 60).event(history.EndSeen, 1, history.ClientSide, history.FIN).wait(3 * sec).tick()
+				held(s, 60).sided(history.EndSeen, 1, history.ClientSide, history.FIN).wait(3 * sec).tick()
 			}, found, true},
 			{"whose session it is is not known", d, func(s *script) {
 				held(s, 60).add(history.Event{Kind: history.ServerDialed, Session: 2, Peer: peer(1)}).wait(3 * sec).tick()
@@ -147,7 +147,7 @@ func TestLeaseEndsByWire(t *testing.T) {
 			{"no time has passed that is seen", d, func(s *script) { waits(s, 60).wait(2900 * time.Millisecond).tick() }, nil, false},
 			{"the wait was over", d, func(s *script) { waits(s, 3).wait(3 * sec).tick() }, nil, false},
 			{"its session had ended", d, func(s *script) {
-				waits(s, 60).event(history.EndSent, 1, history.ServerSide, history.FIN).wait(3 * sec).tick()
+				waits(s, 60).sided(history.EndSent, 1, history.ServerSide, history.FIN).wait(3 * sec).tick()
 			}, nil, false},
 			{"its replies could not be read", d, func(s *script) {
 				waits(s, 60).add(history.Event{Kind: history.WentOpaque, Session: 1, Dir: s2c}).wait(3 * sec).tick()
@@ -165,11 +165,11 @@ func TestLeaseEndsByWire(t *testing.T) {
 				waits(s, 60).wait(2 * sec).pass(s.got(3, "k1", 9, 4)).wait(2 * sec).tick()
 			}, nil, true},
 			{"another may have been granted unseen", d, func(s *script) {
-				s.open(3, "c3").pass(s.req(3, "k1", 60, 30, 9)).event(history.EndSeen, 3, history.ServerSide, history.RST)
+				s.open(3, "c3").pass(s.req(3, "k1", 60, 30, 9)).sided(history.EndSeen, 3, history.ServerSide, history.RST)
 				waits(s, 60).wait(3 * sec).tick()
 			}, nil, false},
 			{"another's key may have been granted unseen", d, func(s *script) {
-				s.open(3, "c3").pass(s.req(3, "k2", 60, 30, 9)).event(history.EndSeen, 3, history.ServerSide, history.RST)
+				s.open(3, "c3").pass(s.req(3, "k2", 60, 30, 9)).sided(history.EndSeen, 3, history.ServerSide, history.RST)
 				waits(s, 60).wait(3 * sec).tick()
 			}, suspect, true},
 			{"the leader has moved", d, func(s *script) {

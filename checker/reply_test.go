@@ -35,7 +35,7 @@ func runPlays(t *testing.T, rule string, table bool, plays []play) {
 	}
 }
 
-func (s *script) event(k history.Kind, session int, side history.Side, how string) *script {
+func (s *script) sided(k history.Kind, session int, side history.Side, how string) *script {
 	return s.add(history.Event{Kind: k, Session: session, Side: side, How: how})
 }
 

@@ -209,7 +209,7 @@ func TestNonceSent(t *testing.T) {
 
 // retried plays a call of 5 s that started at 1 s, whose first connection ended
 // 2.5 s later, and which was then sent on a second one.
-func retried(t *testing.T, wire uint64, play func(s *script)) *script {
+func secondTry(t *testing.T, wire uint64, play func(s *script)) *script {
 	s := newScript(t, v1)
 	s.add(history.Event{Kind: history.SessionOpened, Session: 1, Client: "c1"})
 	s.till(sec-msec).ask(1, "c1", "k1", 5*sec, 30*sec).till(3500 * msec)
@@ -237,7 +237,7 @@ func TestDeadlineOnce(t *testing.T) {
 		}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := retried(t, 5, c.play)
+			s := secondTry(t, 5, c.play)
 			p := s.timed()
 			switch {
 			case c.once:
@@ -245,12 +245,12 @@ func TestDeadlineOnce(t *testing.T) {
 			case c.first:
 				wantChecked(t, s.want(p, "wait-recomputed contract"), "deadline-once", false)
 			}
-			if s = retried(t, 3, c.play); c.once {
+			if s = secondTry(t, 3, c.play); c.once {
 				wantChecked(t, s.want(s.timed()), "deadline-once", true)
 			}
 		})
 	}
-	s := retried(t, 5, func(s *script) { s.sent(1, "rst").open(2, "c1") })
+	s := secondTry(t, 5, func(s *script) { s.sent(1, "rst").open(2, "c1") })
 	first(t, s.want(s.timed(), "deadline-once contract"), `call 1 on key "k1" sent a wait of 5 s in c2s.A.1 on session 2, a try after session 1 had ended, although at most 3 s of its wait of 5s can have remained: the nonce was sent 2504.000 ms after the call had started`)
 }
 
