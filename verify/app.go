@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tornwire/adapter"
+	"tornwire/faults"
 	"tornwire/history"
 )
 
@@ -19,6 +20,7 @@ type call struct {
 	client string
 	key    string
 	wait   time.Duration
+	lease  time.Duration
 	asked  time.Time
 	ended  chan struct{} // closed with the result
 	failed bool          // it could not be asked
@@ -46,12 +48,12 @@ func seconds(d time.Duration) *float64 {
 func (r *caseRun) acquire(client, key string, wait, lease time.Duration) *call {
 	r.mu.Lock()
 	c := &call{
-		r: r, n: len(r.calls) + 1, client: client, key: key, wait: wait,
+		r: r, n: len(r.calls) + 1, client: client, key: key, wait: wait, lease: lease,
 		asked: time.Now(), ended: make(chan struct{}),
 	}
 	r.calls = append(r.calls, c)
-	r.mu.Unlock()
 	cl := r.clients[client]
+	r.mu.Unlock()
 	if cl == nil || !cl.opened || r.over() {
 		c.failed = true
 		return c
@@ -146,6 +148,7 @@ func (c *call) settle() bool {
 			r.rec.Add(history.Event{Kind: history.CallOverdue, Call: c.n, Client: c.client, Key: c.key})
 		}
 	}
+	r.letGo()
 	select {
 	case <-c.ended:
 	default:
@@ -191,29 +194,44 @@ func (c *call) leave() {
 	}
 }
 
+// letGo ends a hold that has begun: the call that it was to outlast is over
+// (spec/faults.md). Workloads with a hold of their own say themselves when.
+func (r *caseRun) letGo() {
+	if r.id.Fault == "hold" && r.of.Workload.Own == nil && r.until(0, once(isFiring)) {
+		r.px.OpenGate(faults.GateHold)
+	}
+}
+
 // release asks for the release of an acquired call and waits for its result.
-func (c *call) release() {
+func (c *call) release() { c.startRelease()() }
+
+// startRelease asks for the release; the function returned waits for its result.
+func (c *call) startRelease() (wait func()) {
 	r := c.r
 	if c.failed || c.outcome != history.OutcomeAcquired || r.over() {
-		return
+		return func() {}
 	}
 	r.rec.Add(history.Event{Kind: history.ReleaseAsked, Call: c.n, Client: c.client, Key: c.key, Token: c.token, HasToken: true})
 	w, _, err := r.conn.start(adapter.Request{
-		Type: adapter.TypeRelease, Client: r.clients[c.client].name, Call: &c.id,
+		Type: adapter.TypeRelease, Client: r.clientOf(c.client).name, Call: &c.id,
 	}, &waiter{
 		types: []string{adapter.TypeResult, adapter.TypeUnsupported},
 		got:   c.released,
 	})
 	if err != nil {
 		r.fail(err)
-		return
+		return func() {}
 	}
-	t := time.NewTimer(releaseLimit)
-	defer t.Stop()
-	select {
-	case <-w.done:
-	case <-t.C:
-	case <-r.ctx.Done():
+	limit := time.Now().Add(releaseLimit)
+	return func() {
+		t := time.NewTimer(time.Until(limit))
+		defer t.Stop()
+		select {
+		case <-w.done:
+		case <-t.C:
+		case <-r.ctx.Done():
+		}
+		r.letGo()
 	}
 }
 

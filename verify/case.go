@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"tornwire/adapter"
-	"tornwire/faults"
 	"tornwire/frames"
 	"tornwire/history"
 	"tornwire/proxy"
@@ -41,6 +40,8 @@ const (
 	// done so when its connections were quiet for so long.
 	quietFor  = 40 * time.Millisecond
 	calmLimit = 400 * time.Millisecond
+	// prefaceLimit is the server's, over every time for which a greeting is held.
+	prefaceLimit = 30 * time.Second
 	// fireLimit is how long a fault that has not fired when the workload is over
 	// is awaited.
 	fireLimit = time.Second
@@ -67,6 +68,7 @@ func (e *errUnsupported) Error() string {
 // caseRun is one try of a case.
 type caseRun struct {
 	id      CaseID
+	of      Case
 	conn    *adapterConn
 	rec     *history.Recorder
 	srv     *server.Server
@@ -82,12 +84,11 @@ type caseRun struct {
 	netEnd context.CancelFunc
 	wg     sync.WaitGroup
 
+	mu      sync.Mutex
 	clients map[string]*caseClient
-
-	mu    sync.Mutex
-	calls []*call
-	top   map[string]uint64 // the resource: highest token seen, by key
-	watch bool              // a call ended other than acquired
+	calls   []*call
+	top     map[string]uint64 // the resource: highest token seen, by key
+	watch   bool              // a call ended other than acquired
 }
 
 // caseClient is a client of the library under test.
@@ -99,15 +100,22 @@ type caseClient struct {
 
 var serials atomic.Uint64
 
+func (r *caseRun) clientOf(name string) *caseClient {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.clients[name]
+}
+
 // newCaseRun builds the network of a case: a lock server on an address of its
 // own, and a proxy with the case's fault in front of it.
-func newCaseRun(ctx context.Context, id CaseID, w *Workload, conn *adapterConn, seed uint64, limit time.Duration) (*caseRun, error) {
+func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, limit time.Duration) (*caseRun, error) {
+	id, w := c.ID, c.Workload
 	r := &caseRun{
-		id: id, conn: conn, rec: history.NewRecorder(), addr: nextAddress(), serial: serials.Add(1),
+		id: id, of: c, conn: conn, rec: history.NewRecorder(), addr: nextAddress(), serial: serials.Add(1),
 		grammar: frames.MustBuiltin(id.Dialect), began: time.Now(),
 		clients: map[string]*caseClient{}, top: map[string]uint64{},
 	}
-	rules, err := rulesOf(id, w)
+	rules, err := rulesOf(c, r.grammar)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +124,8 @@ func newCaseRun(ctx context.Context, id CaseID, w *Workload, conn *adapterConn, 
 	random := rand.New(rand.NewPCG(seed, h.Sum64()))
 	var rmu sync.Mutex
 	r.srv, err = server.New(server.Config{
-		Dialect: id.Dialect, FirstToken: w.FirstToken, OnEvent: r.tableEvent, ServerID: serverID,
+		Dialect: id.Dialect, FirstToken: w.FirstToken, QueueLimit: w.QueueLimit, PrefaceTimeout: prefaceLimit,
+		OnEvent: r.tableEvent, ServerID: serverID,
 		Nonce: func() string {
 			rmu.Lock()
 			defer rmu.Unlock()
@@ -143,31 +152,6 @@ func newCaseRun(ctx context.Context, id CaseID, w *Workload, conn *adapterConn, 
 	r.wg.Go(func() { _ = r.srv.Serve(r.netCtx, l) })
 	r.wg.Go(r.heed)
 	return r, nil
-}
-
-// rulesOf returns the rule that puts the case's fault onto its frame.
-func rulesOf(id CaseID, w *Workload) (*faults.Set, error) {
-	if id.Fault == NoFault {
-		return nil, nil
-	}
-	t, ok := faults.ByID(id.Fault)
-	if !ok {
-		return nil, fmt.Errorf("no fault %q", id.Fault)
-	}
-	rule := faults.Rule{
-		ID: id.String(), Fault: t, At: id.Offset,
-		Trigger: faults.Trigger{Dir: id.Frame.Dir, Op: id.Frame.Op, Session: id.Frame.Session, Nth: id.Frame.Nth},
-	}
-	switch {
-	case w.EachSession:
-		rule.Trigger.Nth, rule.Trigger.SessionNth = 0, id.Frame.Nth
-	case id.Frame.inSession() > 0:
-		rule.Trigger.Session, rule.Trigger.Nth, rule.Trigger.SessionNth = id.Frame.inSession(), 0, id.Frame.Nth
-	}
-	if w.Own != nil {
-		rule.Args = w.Own.Args
-	}
-	return faults.NewSet(rule)
 }
 
 // listen opens a port on the case's address. Where the system has only one
@@ -239,29 +223,50 @@ func (r *caseRun) ask(req adapter.Request, want string, got func()) (ok bool, re
 
 // open gives a client of the library a listener of its own and opens it. It is
 // false if the case cannot go on with that client.
-func (r *caseRun) open(name string) bool {
+func (r *caseRun) open(name string) bool { return r.openAt(name, 1) }
+
+// openAt is open with a number of addresses.
+func (r *caseRun) openAt(name string, addresses int) bool {
 	if r.over() {
 		return false
 	}
-	l, err := r.listen()
-	if err != nil {
-		r.fail(fmt.Errorf("cannot listen for client %s: %w", name, err))
-		return false
+	var list []string
+	for range addresses {
+		l, err := r.listen()
+		if err != nil {
+			r.fail(fmt.Errorf("cannot listen for client %s: %w", name, err))
+			return false
+		}
+		list = append(list, l.Addr().String())
+		r.wg.Go(func() {
+			if err := r.px.Serve(r.netCtx, l, name); err != nil {
+				r.fail(fmt.Errorf("the proxy stopped: %w", err))
+			}
+		})
+		if len(list) == 1 && r.refuses(name) {
+			r.until(fireLimit, once(isFiring))
+		}
 	}
-	r.wg.Go(func() { _ = r.px.Serve(r.netCtx, l, name) })
 	c := &caseClient{name: fmt.Sprintf("%s-%d", name, r.serial)}
+	r.mu.Lock()
 	r.clients[name] = c
+	r.mu.Unlock()
 	secret := ""
 	var refused string
 	r.conn.opened()
 	c.opened, refused = r.ask(adapter.Request{
-		Type: adapter.TypeOpen, Client: c.name, Addresses: []string{l.Addr().String()}, Secret: &secret,
+		Type: adapter.TypeOpen, Client: c.name, Addresses: list, Secret: &secret,
 	}, adapter.TypeOpenOK, func() { r.rec.Add(history.Event{Kind: history.ClientOpened, Client: name}) })
 	if refused != "" && r.id.Fault == NoFault {
 		r.fail(fmt.Errorf("open failed without a fault: %s", refused))
 	}
 	r.calm(name)
 	return c.opened
+}
+
+// refuses tells whether the case refuses the first connection of a client.
+func (r *caseRun) refuses(client string) bool {
+	return r.id.Fault == "refuse" && r.of.Frame.Client == client && r.of.Frame.ClientNth == 1
 }
 
 // calm waits, if a client has connected by itself, until its connections are
@@ -297,13 +302,12 @@ func (r *caseRun) calm(name string) {
 // close closes a client, and waits until its connections have ended, so that
 // nothing it sent lies unread.
 func (r *caseRun) close(name string) {
-	c := r.clients[name]
+	r.mu.Lock()
+	c, watch := r.clients[name], r.watch
+	r.mu.Unlock()
 	if c == nil || !c.opened || r.over() {
 		return
 	}
-	r.mu.Lock()
-	watch := r.watch
-	r.mu.Unlock()
 	if watch {
 		r.pause(watchAfter)
 	}

@@ -22,8 +22,7 @@ func (r *runner) confirm(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for range replays {
-		for _, id := range picked {
-			c := Case{ID: id, Workload: mustWorkload(id.Workload)}
+		for _, c := range picked {
 			if !r.pulse.enter(ctx) {
 				return
 			}
@@ -36,33 +35,25 @@ func (r *runner) confirm(ctx context.Context) {
 	}
 }
 
-func mustWorkload(id string) *Workload {
-	w, ok := WorkloadByID(id)
-	if !ok {
-		panic("verify: no workload " + id) // ids come from the plan
-	}
-	return w
-}
-
 // pick chooses the cases to run again: for each rule the first ones of the plan,
 // those without a fault or with a fault on a message before those on a preface
 // line, in which several connections of a client race.
-func (r *Report) pick() []CaseID {
+func (r *Report) pick() []Case {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	byRule := map[string][]CaseID{}
+	byRule := map[string][]Case{}
 	for _, c := range r.plan.Cases {
 		for _, rule := range r.broke[c.ID] {
-			byRule[rule] = append(byRule[rule], c.ID)
+			byRule[rule] = append(byRule[rule], c)
 		}
 	}
-	var out []CaseID
+	var out []Case
 	for _, rule := range checker.Rules() {
-		ids := byRule[rule.ID]
-		slices.SortStableFunc(ids, func(a, b CaseID) int { return a.Frame.inSession() - b.Frame.inSession() })
-		for _, id := range ids[:min(len(ids), candidates)] {
-			if !slices.Contains(out, id) {
-				out = append(out, id)
+		list := byRule[rule.ID]
+		slices.SortStableFunc(list, func(a, b Case) int { return a.ID.Frame.inSession() - b.ID.Frame.inSession() })
+		for _, c := range list[:min(len(list), candidates)] {
+			if !slices.ContainsFunc(out, func(o Case) bool { return o.ID == c.ID }) {
+				out = append(out, c)
 			}
 		}
 	}

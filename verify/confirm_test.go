@@ -24,7 +24,8 @@ func TestPick(t *testing.T) {
 		r.add(res)
 	}
 	var got []string
-	for _, id := range r.pick() {
+	for _, c := range r.pick() {
+		id := c.ID
 		got = append(got, id.String())
 	}
 	if want := list[2 : 2+candidates]; !slices.Equal(got, want) {
@@ -58,7 +59,7 @@ func TestShownFirst(t *testing.T) {
 			t.Errorf("%q is not there %d times:\n%s", want, n, out)
 		}
 	}
-	if r.Cases.Unsafe != 5 || r.Rules[3].Violations != 5 {
+	if r.Cases.Unsafe != 5 || r.rules["exact-token"].Violations != 5 {
 		t.Errorf("the replays were counted: %+v", r.Cases)
 	}
 }

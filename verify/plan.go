@@ -3,7 +3,6 @@ package verify
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sort"
 	"strings"
@@ -30,10 +29,12 @@ type Options struct {
 	Faults    []string      // ids, families, "none" or "all"; empty: all
 	Rules     []string      // ids or "all"; empty: all
 	Cases     []string      // case ids; empty: all that the other fields select
+	Sweep     string        // SweepSmoke, SweepStandard or SweepFull; "": standard
 	Seed      uint64        // of everything random
 	Parallel  int           // cases in flight, 1 to MaxParallel; 0: from the descriptor limit
 	Timeout   time.Duration // per case; 0: DefaultTimeout
 	Profile   string        // "any" or "official"; "": any
+	Busy      string        // "unsettled", "final" or "retry"; "": unsettled
 	Strict    bool          // a non-strict verdict has exit code 3
 	FailFast  bool          // stop at the first case that is not safe
 	Start     Starter       // makes the adapter
@@ -52,7 +53,7 @@ func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(f
 type Case struct {
 	ID       CaseID
 	Workload *Workload
-	Size     int // bytes of the frame; 0 without a fault
+	Frame    Expected // that the fault acts on; zero without one
 }
 
 // Plan is a checked list of cases.
@@ -61,6 +62,9 @@ type Plan struct {
 	Grammar *frames.Grammar
 	Cases   []Case
 	only    map[string]bool // rules; nil: all
+	// descriptors is the limit of open files if that, and nobody's wish, bounds the
+	// cases in flight; else 0.
+	descriptors int
 }
 
 // NewPlan checks the options and lists the cases they select. Every error is a
@@ -73,72 +77,15 @@ func NewPlan(o Options) (*Plan, error) {
 	if err := p.checkNumbers(); err != nil {
 		return nil, err
 	}
-	all := allCases(p.Grammar)
 	if len(o.Cases) > 0 {
-		return p, p.pickCases(all)
+		return p, p.pickCases(allCases(p.Grammar, SweepFull))
 	}
-	for _, c := range all {
-		if p.selected(c) {
+	for _, c := range allCases(p.Grammar, p.Sweep) {
+		if p.selected(c) && (p.Sweep != SweepSmoke || c.Workload.Smoke || slices.Contains(p.Workloads, c.ID.Workload)) {
 			p.Cases = append(p.Cases, c)
 		}
 	}
 	return p, nil
-}
-
-// allCases lists every case of a dialect, in workload, exchange, fault and
-// offset order.
-func allCases(g *frames.Grammar) []Case {
-	var out []Case
-	for _, w := range workloads {
-		if !w.Knows(g.Name) {
-			continue
-		}
-		base := CaseID{Dialect: g.Name, Workload: w.ID}
-		none := base
-		none.Fault = NoFault
-		out = append(out, Case{ID: none, Workload: w})
-		list := w.Exchange(g)
-		if own := w.Own; own != nil {
-			id := base
-			id.Frame, id.Offset, id.Fault = own.Frame, own.At, own.Fault
-			out = append(out, Case{ID: id, Workload: w, Size: sizeOf(list, own.Frame)})
-			continue
-		}
-		for _, x := range list {
-			out = append(out, sweep(base, w, x)...)
-		}
-	}
-	return out
-}
-
-// swept lists the faults that are done to every frame of a workload without a
-// fault of its own.
-func swept() []*faults.Type {
-	return slices.DeleteFunc(faults.All(), func(t *faults.Type) bool {
-		return t.Class == faults.Byzantine || t.Range == faults.Start
-	})
-}
-
-// sweep lists the cases of one frame.
-func sweep(base CaseID, w *Workload, x Expected) []Case {
-	var out []Case
-	for _, t := range swept() {
-		for _, k := range t.Range.Offsets(x.Size) {
-			id := base
-			id.Frame, id.Offset, id.Fault = x.Frame, k, t.ID
-			out = append(out, Case{ID: id, Workload: w, Size: x.Size})
-		}
-	}
-	return out
-}
-
-func sizeOf(list []Expected, f FrameID) int {
-	for _, x := range list {
-		if x.Frame == f {
-			return x.Size
-		}
-	}
-	return 0
 }
 
 // selected tells whether the workload and fault filters let a case through.
@@ -146,11 +93,17 @@ func (p *Plan) selected(c Case) bool {
 	if !wants(p.Workloads, c.ID.Workload) {
 		return false
 	}
-	if len(p.Faults) == 0 || slices.Contains(p.Faults, "all") || slices.Contains(p.Faults, c.ID.Fault) {
+	if slices.Contains(p.Faults, c.ID.Fault) {
 		return true
 	}
 	t, ok := faults.ByID(c.ID.Fault)
-	return ok && slices.Contains(p.Faults, t.Family)
+	if ok && (slices.Contains(p.Faults, t.Family) || slices.Contains(p.Faults, string(t.Class))) {
+		return true
+	}
+	// No network does what a byzantine fault does: it has to be named
+	// (spec/rules.md P12).
+	byzantine := ok && t.Class == faults.Byzantine && len(p.Options.Cases) == 0
+	return (len(p.Faults) == 0 || slices.Contains(p.Faults, "all")) && !byzantine
 }
 
 func wants(list []string, word string) bool {
@@ -198,8 +151,8 @@ func (p *Plan) whyNot(id CaseID, all []Case) string {
 	}
 	size := -1
 	for _, c := range all {
-		if c.ID.Workload == id.Workload && c.ID.Frame == id.Frame && c.Size > 0 {
-			size = c.Size
+		if c.ID.Workload == id.Workload && c.ID.Frame == id.Frame && c.ID.Fault != NoFault {
+			size = c.Frame.Size
 		}
 	}
 	if size < 0 {
@@ -235,7 +188,7 @@ func (p *Plan) checkWords() error {
 	if err := known("workload", p.Workloads, names); err != nil {
 		return err
 	}
-	if err := known("fault", p.Faults, append(faults.Words(), NoFault)); err != nil {
+	if err := known("fault", p.Faults, append(faults.Words(), NoFault, string(faults.Network), string(faults.Peer), string(faults.Byzantine))); err != nil {
 		return err
 	}
 	var rules []string
@@ -272,11 +225,23 @@ func (p *Plan) checkNumbers() error {
 	default:
 		return usagef("there is no profile %q%s", p.Profile, DidYouMean(p.Profile, []string{"any", "official"}))
 	}
+	if p.Busy == "" {
+		p.Busy = checker.BusyUnsettled
+	}
+	if words := []string{checker.BusyUnsettled, checker.BusyFinal, checker.BusyRetry}; !slices.Contains(words, p.Busy) {
+		return usagef("there is no --busy %q%s; it is %s", p.Busy, DidYouMean(p.Busy, words), strings.Join(words, ", "))
+	}
+	if p.Sweep == "" {
+		p.Sweep = SweepStandard
+	}
+	if words := []string{SweepSmoke, SweepStandard, SweepFull}; !slices.Contains(words, p.Sweep) {
+		return usagef("there is no sweep %q%s; sweeps are %s", p.Sweep, DidYouMean(p.Sweep, words), strings.Join(words, ", "))
+	}
 	if p.Parallel < 0 || p.Parallel > MaxParallel {
 		return usagef("--parallel is %d, not 1 to %d", p.Parallel, MaxParallel)
 	}
 	if p.Parallel == 0 {
-		p.Parallel = defaultParallel()
+		p.Parallel, p.descriptors = defaultParallel()
 	}
 	if p.Timeout == 0 {
 		p.Timeout = DefaultTimeout
@@ -287,19 +252,6 @@ func (p *Plan) checkNumbers() error {
 	return nil
 }
 
-// Descriptors: a case with three clients of two connections each has four
-// listeners and, in this process, 24 ends of connections at most.
-const descriptorsPerCase = 24
-
-// defaultParallel derives the cases in flight from the descriptor limit.
-func defaultParallel() int {
-	n := 512
-	if limit, ok := descriptorLimit(); ok {
-		n = min(n, (limit-128)/descriptorsPerCase)
-	}
-	return max(n, runtime.NumCPU())
-}
-
 // DidYouMean returns "; did you mean …?" with the nearest words, or "".
 func DidYouMean(word string, words []string) string {
 	type near struct {
@@ -307,12 +259,17 @@ func DidYouMean(word string, words []string) string {
 		d int
 	}
 	var list []near
+	most := max(2, len(word)/3)
 	for _, w := range words {
+		prefix := len(word) >= 3 && strings.HasPrefix(w, strings.ToLower(word))
+		if n := len(w) - len(word); !prefix && (n > most || -n > most) {
+			continue
+		}
 		d := distance(strings.ToLower(word), w)
-		if len(word) >= 3 && strings.HasPrefix(w, strings.ToLower(word)) {
+		if prefix {
 			d = 1
 		}
-		if d <= max(2, len(word)/3) {
+		if d <= most {
 			list = append(list, near{w, d})
 		}
 	}

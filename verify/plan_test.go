@@ -73,7 +73,7 @@ func TestEveryOffsetIsSwept(t *testing.T) {
 			if s.dialect != dialect {
 				continue
 			}
-			for _, f := range []string{"truncate-fin", "truncate-rst", "truncate-silence"} {
+			for _, f := range each[:3] {
 				for k := range s.size + 1 {
 					want = append(want, fmt.Sprintf("%s/%s/%s@%d:%s", dialect, s.workload, s.frame, k, f))
 				}
@@ -83,8 +83,8 @@ func TestEveryOffsetIsSwept(t *testing.T) {
 			}
 		}
 		got := ids(plan(t, Options{
-			Dialect: dialect, Workloads: []string{"single", "immediate", "expired"},
-			Faults: []string{"truncate-fin", "truncate-rst", "truncate-silence", "split"},
+			Dialect: dialect, Workloads: []string{"single", "immediate", "expired", "contended", "timeout", "busy", "pipelined", "half-close", "keep-alive"},
+			Faults: each,
 		}))
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %d cases, want %d; missing %.3q, unexpected %.3q", dialect, len(got), len(want), minus(want, got), minus(got, want))
@@ -115,7 +115,7 @@ func TestListIsUniqueAndComplete(t *testing.T) {
 			if id, err := ParseCaseID(s); err != nil || id != p.Cases[i].ID {
 				t.Errorf("%s is read as %+v, %v", s, id, err)
 			}
-			if id := p.Cases[i].ID; id.Fault != NoFault && p.Cases[i].Size == 0 {
+			if id := p.Cases[i].ID; id.Fault != NoFault && id.Frame.Op != opOpen && p.Cases[i].Frame.Size == 0 {
 				t.Errorf("%s has a frame of unknown size", s)
 			}
 		}
@@ -135,7 +135,7 @@ func TestListIsUniqueAndComplete(t *testing.T) {
 func TestEveryIDCanFire(t *testing.T) {
 	for _, dialect := range frames.Names() {
 		for _, c := range plan(t, Options{Dialect: dialect}).Cases {
-			rules, err := rulesOf(c.ID, c.Workload)
+			rules, err := rulesOf(c, frames.MustBuiltin(dialect))
 			if err != nil {
 				t.Fatalf("%s: %v", c.ID, err)
 			}
@@ -144,15 +144,20 @@ func TestEveryIDCanFire(t *testing.T) {
 			}
 			var hit []string
 			session, nth, own := 0, map[string]int{}, map[string]int{}
+			client, clientNth := "", 0
 			for _, x := range c.Workload.Exchange(frames.MustBuiltin(dialect)) {
-				if x.Frame.Op == "greeting" {
+				if x.Frame.Op == opOpen {
 					session++
 					own = map[string]int{}
+					client, clientNth = x.Client, x.ClientNth
 				}
 				k := x.Frame.Dir.String() + x.Frame.Op
 				nth[k]++
 				own[k]++
 				f := faults.Frame{Dir: x.Frame.Dir, Op: x.Frame.Op, Session: session, Nth: nth[k], SessionNth: own[k]}
+				if x.Frame.Op == opOpen {
+					f.Client, f.ClientNth = client, clientNth
+				}
 				if r, _ := rules.Match(f); r != nil {
 					hit = append(hit, x.Frame.String())
 				}
@@ -208,7 +213,7 @@ func TestCasesAsNamed(t *testing.T) {
 	if !slices.Equal(ids(p), []string{a, b}) || p.Dialect != dialectV0 {
 		t.Errorf("%v of dialect %s", ids(p), p.Dialect)
 	}
-	if p.Cases[0].Size != 18 || p.Cases[0].Workload != single {
+	if p.Cases[0].Frame.Size != 18 || p.Cases[0].Workload != single {
 		t.Errorf("%+v", p.Cases[0])
 	}
 }
@@ -230,6 +235,8 @@ func TestWrongOptions(t *testing.T) {
 		{Options{Faults: one("Split")}, `there is no fault "Split"; did you mean split?`},
 		{Options{Rules: one("no-resent")}, `there is no rule "no-resent"; did you mean no-resend?`},
 		{Options{Profile: "offical"}, `there is no profile "offical"; did you mean official?`},
+		{Options{Sweep: "smok"}, `there is no sweep "smok"; did you mean smoke?; sweeps are smoke, standard, full`},
+		{Options{Busy: "finale"}, `there is no --busy "finale"; did you mean final?; it is unsettled, final, retry`},
 		{Options{Parallel: -1}, "--parallel is -1, not 1 to 1024"},
 		{Options{Parallel: MaxParallel + 1}, "--parallel is 1025, not 1 to 1024"},
 		{Options{Timeout: time.Second - 1}, "--timeout is 999.999999ms, not 1s to 1h"},
@@ -288,6 +295,37 @@ func TestDidYouMean(t *testing.T) {
 		}
 		if got := DidYouMean(word, words); got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
+		}
+	}
+}
+
+// TestSweeps: each sweep is a part of the next; standard has every fault but the
+// byzantine ones, and those come when they are named.
+func TestSweeps(t *testing.T) {
+	for _, dialect := range frames.Names() {
+		smoke, standard, full := ids(plan(t, Options{Dialect: dialect, Sweep: SweepSmoke})), ids(plan(t, Options{Dialect: dialect})), ids(plan(t, Options{Dialect: dialect, Sweep: SweepFull}))
+		if extra := minus(smoke, standard); len(extra) > 0 || len(smoke) < 50 || len(smoke) > len(standard)/5 {
+			t.Errorf("%s: smoke has %d of %d cases; not in standard: %.5q", dialect, len(smoke), len(standard), extra)
+		}
+		if extra := minus(standard, full); len(extra) > 0 || len(full) <= len(standard) {
+			t.Errorf("%s: standard has %d of %d cases; not in full: %.5q", dialect, len(standard), len(full), extra)
+		}
+		count := map[string]int{}
+		for _, c := range plan(t, Options{Dialect: dialect}).Cases {
+			count[c.ID.Fault]++
+		}
+		for _, f := range faults.All() {
+			has := count[f.ID] > 0
+			notice := f.ID == "inject-notice" && dialect == dialectV0 // there is none in it
+			if want := f.Class != faults.Byzantine && !notice; has != want {
+				t.Errorf("%s: the standard sweep has %d cases of %s", dialect, count[f.ID], f.ID)
+			}
+			if named := plan(t, Options{Dialect: dialect, Faults: []string{f.ID}}).Cases; len(named) == 0 && !notice {
+				t.Errorf("%s: --fault %s selects nothing", dialect, f.ID)
+			}
+		}
+		if n := len(plan(t, Options{Dialect: dialect, Faults: []string{"byzantine"}}).Cases); n == 0 {
+			t.Errorf("%s: --fault byzantine selects nothing", dialect)
 		}
 	}
 }

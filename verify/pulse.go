@@ -45,6 +45,7 @@ type pulse struct {
 	enough   int // room up to which it grows fast
 	beats    int // that the room was all used
 	inFlight int
+	peak     int           // most in flight
 	next     chan struct{} // closed at the next beat
 }
 
@@ -140,6 +141,7 @@ func (p *pulse) enter(ctx context.Context) bool {
 		if p.inFlight == 0 || p.left > 0 && p.inFlight < p.room {
 			p.left--
 			p.inFlight++
+			p.peak = max(p.peak, p.inFlight)
 			p.mu.Unlock()
 			return ctx.Err() == nil || p.leave()
 		}

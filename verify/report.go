@@ -44,6 +44,7 @@ type Report struct {
 	Fencing     int             `json:"needs_fencing"`
 	Fenced      []string        `json:"fenced"` // the entries counted there: both holders and tokens
 	Coverage    Coverage        `json:"coverage"`
+	InFlight    InFlight        `json:"in_flight"`
 	Outcomes    []OutcomeCount  `json:"outcomes"`
 	Rules       []RuleCount     `json:"rules"`
 	Sanity      []SanityResult  `json:"sanity"`
@@ -63,7 +64,9 @@ type Report struct {
 	internal  bool                // the embedded server broke a rule
 	fatal     int                 // exit code of what kept the run from starting
 	insane    bool                // a sanity case failed
-	faultless map[string]int      // rules broken in runs that are no cases of the plan
+	byClient  map[uint64]bool     // views of the cases
+	byServer  map[uint64]bool
+	faultless map[string]int // rules broken in runs that are no cases of the plan
 }
 
 type frameOf struct {
@@ -85,11 +88,23 @@ type Counts struct {
 	NotRun        int `json:"not_run"`
 }
 
-// Coverage counts the offsets at which frames were really cut.
+// Coverage counts the offsets at which frames were really cut, and, apart from
+// them, how many exchanges differed: to a client all offsets inside its own request
+// look alike (spec/faults.md).
 type Coverage struct {
 	Possible int             `json:"offsets_possible"`
 	Cut      int             `json:"offsets_cut"`
+	Distinct int             `json:"distinct_exchanges"`        // as the client could tell them apart
+	Servers  int             `json:"distinct_exchanges_server"` // as the server could
 	ByFrame  []FrameCoverage `json:"by_frame"`
+}
+
+// InFlight is how many cases were under way at once.
+type InFlight struct {
+	Limit       int  `json:"limit"`
+	Peak        int  `json:"peak"`
+	Descriptors int  `json:"descriptors"` // the limit of open files that the limit comes from; 0 if it does not
+	Bound       bool `json:"bound"`       // the limit was reached
 }
 
 // FrameCoverage is the coverage of one frame of a workload: offset k is cut when
@@ -153,6 +168,7 @@ func newReport(p *Plan) *Report {
 		Schema: 1, Tool: "tornwire", Version: p.Version, Dialect: p.Dialect, Profile: p.Profile, Seed: p.Seed,
 		plan: p, index: map[CaseID]int{}, outcomes: map[outcome]int{}, rules: map[string]*RuleCount{},
 		cut: map[frameOf]map[int]bool{}, possible: map[frameOf]int{},
+		byClient: map[uint64]bool{}, byServer: map[uint64]bool{},
 		broke: map[CaseID][]string{}, faultless: map[string]int{}, replays: map[string]int{}, again: map[ruleOf]int{},
 		Outcomes: []OutcomeCount{}, Results: []Result{}, Findings: []Finding{}, Sanity: []SanityResult{}, Fenced: []string{},
 	}
@@ -227,6 +243,16 @@ func (r *Report) add(c CaseResult) {
 		}
 	}
 	r.cover(c)
+	if c.views != (views{}) {
+		r.byClient[c.views.client], r.byServer[c.views.server] = true, true
+	}
+}
+
+// inFlight notes how many cases were under way at once.
+func (r *Report) inFlight(p *pulse) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.InFlight = InFlight{Limit: p.maxRoom, Peak: p.peak, Descriptors: r.plan.descriptors, Bound: p.peak >= p.maxRoom}
 }
 
 // take adds what a run says of outcomes, rules and findings.
@@ -262,11 +288,11 @@ func classOf(id CaseID) string {
 // cover notes at which offset a frame was cut.
 func (r *Report) cover(c CaseResult) {
 	t, ok := faults.ByID(c.Case.ID.Fault)
-	if !ok || t.Range == faults.Start || c.Verdict == checker.Skipped {
+	if !ok || t.Range == faults.Start || t.Injects != "" || t.Class == faults.Byzantine || c.Verdict == checker.Skipped {
 		return
 	}
 	f := frameOf{c.Case.ID.Workload, c.Case.ID.Frame}
-	r.possible[f] = c.Case.Size
+	r.possible[f] = c.Case.Frame.Size
 	if c.Fired && c.Verdict != checker.Inconclusive {
 		if r.cut[f] == nil {
 			r.cut[f] = map[int]bool{}
@@ -285,6 +311,9 @@ func (p *Plan) replay(id CaseID) string {
 	}
 	if p.Seed != DefaultSeed {
 		words = append(words, "--seed", strconv.FormatUint(p.Seed, 10))
+	}
+	if p.Busy != checker.BusyUnsettled {
+		words = append(words, "--busy", p.Busy)
 	}
 	if len(p.Command) == 0 {
 		if p.Profile != "official" {
@@ -363,6 +392,7 @@ func (r *Report) sortResults() map[string]int {
 
 func (r *Report) coverage() {
 	r.Coverage.ByFrame = []FrameCoverage{}
+	r.Coverage.Distinct, r.Coverage.Servers = len(r.byClient), len(r.byServer)
 	seen := map[frameOf]bool{}
 	for _, c := range r.plan.Cases {
 		f := frameOf{c.ID.Workload, c.ID.Frame}

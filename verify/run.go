@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"tornwire/checker"
+	"tornwire/faults"
 	"tornwire/frames"
 	"tornwire/history"
 )
@@ -40,6 +42,8 @@ type CaseResult struct {
 	Fencing  int
 	Fenced   []string
 	Outcomes []outcome
+	views    views
+	took     time.Duration
 	frames   map[FrameID]bool // of a run without a fault: what it contained
 	// reached: the clients on whom the fault acted; in a run without one, those on
 	// whom the workload's own would.
@@ -82,6 +86,7 @@ func Run(ctx context.Context, p *Plan, onStep func(Progress)) *Report {
 	r.pool.close()
 	cancel()
 	wg.Wait()
+	r.report.inFlight(r.pulse)
 	r.report.finish(time.Since(r.started), r.pool.restarts())
 	return r.report
 }
@@ -101,7 +106,7 @@ func (r *runner) run(ctx context.Context) {
 	}
 	r.policy = checker.Policy{
 		Dialect: r.p.Dialect, Profile: r.p.Profile, Outcomes: conn.info.Outcomes, Only: r.p.only,
-		SawTable: true, Embedded: true,
+		Busy: r.p.Busy, SawTable: true, Embedded: true,
 	}
 	r.progress.Total = len(r.p.Cases)
 	if len(r.p.Cases) == 0 {
@@ -180,7 +185,7 @@ func (r *runner) controls(ctx context.Context) map[string]CaseResult {
 func (r *runner) sweep(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, c := range r.p.Cases {
+	for _, c := range r.longestFirst() {
 		if c.ID.Fault == NoFault {
 			continue
 		}
@@ -195,6 +200,26 @@ func (r *runner) sweep(ctx context.Context) {
 			r.done(r.runCase(ctx, c))
 		})
 	}
+}
+
+// longestFirst orders the cases by how long they will take at most, so that the
+// last of them does not begin when all others are over.
+func (r *runner) longestFirst() []Case {
+	likely := func(c Case) time.Duration {
+		d := r.control[c.ID.Workload].took
+		if t, ok := faults.ByID(c.ID.Fault); ok && (c.Workload.Own != nil || slices.Contains(silent, t.ID)) {
+			d += releaseLimit
+		}
+		return d.Round(time.Second) // equals stay in their order
+	}
+	out := slices.Clone(r.p.Cases)
+	slices.SortStableFunc(out, func(a, b Case) int { return cmp.Compare(likely(b), likely(a)) })
+	return out
+}
+
+// silent lists faults after which a call or a release ends only at its own limit.
+var silent = []string{
+	"truncate-silence", "truncate-fin-server", "truncate-rst-server", "truncate-fin-client", "truncate-rst-client", "stall", "drop", "hold",
 }
 
 // done puts a result into the report.
@@ -306,7 +331,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 		return t
 	}
 	defer r.pool.put(conn)
-	run, err := newCaseRun(ctx, c.ID, c.Workload, conn, r.p.Seed, r.p.Timeout)
+	run, err := newCaseRun(ctx, c, conn, r.p.Seed, r.p.Timeout)
 	if err != nil {
 		t.err = fmt.Errorf("the case cannot be set up: %w", err)
 		return t
@@ -318,6 +343,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 	script(run)
 	cause := context.Cause(run.ctx)
 	events := run.finish()
+	t.took = time.Since(run.began)
 	t.read(events)
 	t.Fired = t.firedFor(r.control[c.Workload.ID])
 	switch {
@@ -378,6 +404,7 @@ func (t *try) firedFor(control CaseResult) bool {
 // read takes from the events what the report needs besides the judgement.
 func (t *try) read(events []history.Event) {
 	t.Fired = slices.ContainsFunc(events, isFiring)
+	t.views = viewsOf(t.Case.ID.Workload, events)
 	seen := map[FrameID]bool{}
 	own := map[FrameID]int{}
 	open := map[int]bool{}
@@ -388,6 +415,12 @@ func (t *try) read(events []history.Event) {
 		switch {
 		case e.Kind == history.SessionOpened:
 			client[e.Session] = e.Client
+			opened := FrameID{Session: e.Session, Dir: frames.ClientToServer, Op: opOpen, Nth: 1}
+			seen[opened] = true
+			if e.Session == 1 {
+				opened.Session = 0
+				seen[opened] = true
+			}
 		case e.Kind == history.Fired:
 			t.reached[client[e.Session]] = true
 		case e.Kind == history.EndSeen && e.Side == history.ClientSide:

@@ -124,7 +124,7 @@ func TestUnfiredFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range busyTries {
-		res := r.runNow(t.Context(), Case{ID: id, Workload: single, Size: 18})
+		res := r.runNow(t.Context(), Case{ID: id, Workload: single, Frame: Expected{Frame: id.Frame, Size: 18}})
 		if strings.Contains(res.Reason, "too busy") {
 			continue
 		}

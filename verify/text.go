@@ -31,6 +31,12 @@ func (r *Report) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "  %s\n", l)
 		}
 	}
+	if c := r.Coverage; c.Cut > 0 {
+		fmt.Fprintf(&b, "%s offsets cut; the client could tell %s exchanges apart\n", thousands(c.Cut), thousands(c.Distinct))
+	}
+	if f := r.InFlight; f.Bound && f.Descriptors > 0 {
+		fmt.Fprintf(&b, "at most %d cases were in flight, because this process may open only %d files: raise it with ulimit -n\n", f.Limit, f.Descriptors)
+	}
 	b.WriteString(r.LastLine() + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,7 +25,13 @@ type Workload struct {
 	Sentence   string
 	Dialects   []string // empty: all
 	FirstToken uint64   // of the embedded server; 0: its default
+	QueueLimit int      // of the embedded server; 0: its default
+	Smoke      bool     // part of the smoke sweep
 	Own        *OwnFault
+	// Only restricts the faults that are swept; nil for all.
+	Only func(t *faults.Type, x Expected) bool
+	// Args are the arguments of swept faults, by their ids.
+	Args map[string]faults.Args
 	// EachSession: the case's frame is meant on every session, not once a case.
 	EachSession bool
 	// Exchange lists the frames that a right client's run without a fault can
@@ -43,6 +50,9 @@ type OwnFault struct {
 	Frame FrameID
 	At    int
 	Args  faults.Args
+	// Each gives the arguments by client, where they differ; the fault then acts on
+	// the first such frame of each of these clients.
+	Each map[string]faults.Args
 }
 
 // holdsEach tells whether the workload's own fault is meant on every client that
@@ -51,10 +61,15 @@ func (w *Workload) holdsEach(f FrameID) bool {
 	return w.EachSession && w.Own != nil && f.Dir == w.Own.Frame.Dir && f.Op == w.Own.Frame.Op
 }
 
-// Expected is a frame of an exchange, with its size in bytes.
+// Expected is a frame of an exchange.
 type Expected struct {
 	Frame FrameID
-	Size  int
+	Size  int    // in bytes; 0 for a connection
+	Tail  string // of a message
+	Token uint64 // of the answer to a release, where it is fixed
+	// Client and ClientNth say whose connection an open is: its nth.
+	Client    string
+	ClientNth int
 }
 
 // Knows tells whether the workload exists in a dialect.
@@ -65,7 +80,10 @@ func (w *Workload) Knows(dialect string) bool {
 // Workloads lists all workloads that are swept.
 func Workloads() []*Workload { return slices.Clone(workloads) }
 
-var workloads = []*Workload{single, immediate, expired, lateReply}
+var workloads = []*Workload{
+	single, immediate, expired, lateReply, contended, timesOut, fullQueue, pipelined, lateGrant,
+	halfClose, keepAlive, reconnect, lateConnect,
+}
 
 // WorkloadByID finds a workload.
 func WorkloadByID(id string) (*Workload, bool) {
@@ -86,14 +104,20 @@ type exchange struct {
 
 func newExchange(g *frames.Grammar) *exchange { return &exchange{g: g, nth: map[string]int{}} }
 
-// session adds the preface of a session.
-func (x *exchange) session(n int) *exchange {
+// session adds the connection and the preface of client cN's only session N.
+func (x *exchange) session(n int) *exchange { return x.sessionOf(n, fmt.Sprintf("c%d", n), 1) }
+
+// sessionOf adds the connection and the preface of session n, a client's nth.
+func (x *exchange) sessionOf(n int, client string, nth int) *exchange {
 	s := n
 	if n == 1 {
 		s = 0
 	}
-	x.add(FrameID{Session: s, Dir: frames.ServerToClient, Op: "greeting", Nth: 1}, greetingTail)
-	x.add(FrameID{Session: s, Dir: frames.ClientToServer, Op: "auth", Nth: 1}, authTail)
+	x.list = append(x.list, Expected{
+		Frame: FrameID{Session: s, Dir: frames.ClientToServer, Op: opOpen, Nth: 1}, Client: client, ClientNth: nth,
+	})
+	x.add(FrameID{Session: s, Dir: frames.ServerToClient, Op: opGreeting, Nth: 1}, greetingTail)
+	x.add(FrameID{Session: s, Dir: frames.ClientToServer, Op: opAuth, Nth: 1}, authTail)
 	return x
 }
 
@@ -102,10 +126,27 @@ func (x *exchange) c2s(op, tail string) *exchange { return x.frame(frames.Client
 
 func (x *exchange) s2c(op, tail string) *exchange { return x.frame(frames.ServerToClient, op, tail) }
 
+// token says which token the frame added last carries.
+func (x *exchange) token(t uint64) *exchange {
+	x.list[len(x.list)-1].Token = t
+	return x
+}
+
 func (x *exchange) frame(dir frames.Direction, op, tail string) *exchange {
 	k := dir.String() + op
 	x.nth[k]++
-	return x.add(FrameID{Dir: dir, Op: op, Nth: x.nth[k]}, len(tail))
+	x.add(FrameID{Dir: dir, Op: op, Nth: x.nth[k]}, len(tail))
+	x.list[len(x.list)-1].Tail = tail
+	return x
+}
+
+// keepAlive adds a lone newline of the server.
+func (x *exchange) keepAlive() *exchange {
+	x.nth[frames.OpKeepAlive]++
+	x.list = append(x.list, Expected{
+		Frame: FrameID{Dir: frames.ServerToClient, Op: frames.OpKeepAlive, Nth: x.nth[frames.OpKeepAlive]}, Size: 1,
+	})
+	return x
 }
 
 func (x *exchange) add(f FrameID, tail int) *exchange {

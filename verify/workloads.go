@@ -40,17 +40,21 @@ func (r *caseRun) use(c *call) {
 	}
 }
 
-const singleKey = "order-42"
+const (
+	singleKey   = "order-42"
+	singleToken = 0x0A0A0A0A0A0A0A0A
+)
 
 // single is one acquire and its release. The token of the grant is all
 // newlines, which only a decoder that counts gets right.
 var single = &Workload{
 	ID:         "single",
 	Sentence:   "one client acquires a free key (wait 1 s, lease 5 s), enters, leaves and releases; the token is 0x0A in every byte",
-	FirstToken: 0x0A0A0A0A0A0A0A0A,
+	FirstToken: singleToken,
+	Smoke:      true,
 	Exchange: func(g *frames.Grammar) []Expected {
 		return newExchange(g).session(1).
-			c2s("A", singleKey).s2c("A", singleKey).c2s("R", singleKey).s2c("R", singleKey).list
+			c2s("A", singleKey).s2c("A", singleKey).c2s("R", singleKey).s2c("R", singleKey).token(singleToken).list
 	},
 	Run: func(r *caseRun) {
 		if r.open("c1") {
@@ -70,6 +74,7 @@ var immediate = &Workload{
 	ID:       "immediate",
 	Sentence: "one client asks with wait 0 for a free key (acquired, released) and then for a held one (timeout at once)",
 	Dialects: []string{dialectCurrent},
+	Smoke:    true,
 	Exchange: func(g *frames.Grammar) []Expected {
 		return newExchange(g).session(1).
 			c2s("A", freeKey).s2c("A", freeKey).c2s("R", freeKey).s2c("R", freeKey).

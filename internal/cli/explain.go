@@ -104,7 +104,7 @@ func explainCase(s string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nworkload %s: %s\n", c.ID, c.Workload.ID, c.Workload.Sentence)
 	if t, ok := faults.ByID(c.ID.Fault); ok {
-		fmt.Fprintf(&b, "fault %s on %s (%d bytes) with k = %d: %s\n", t.ID, c.ID.Frame, c.Size, c.ID.Offset, t.Sentence)
+		fmt.Fprintf(&b, "fault %s on %s (%d bytes) with k = %d: %s\n", t.ID, c.ID.Frame, c.Frame.Size, c.ID.Offset, t.Sentence)
 	} else {
 		b.WriteString("without a fault\n")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tornwire/adapter/reference"
+	"tornwire/checker"
 	"tornwire/verify"
 )
 
@@ -44,13 +45,15 @@ func verifyCommand() *cobra.Command {
 	fs.SortFlags = false
 	fs.StringVar(&f.opts.Dialect, "dialect", "", "dialect of the wire: ticketing or ticketing-v0 (default ticketing, or that of --case)")
 	fs.StringSliceVar(&f.opts.Workloads, "workload", nil, "workloads to run, comma-separated, or all (default all)")
-	fs.StringSliceVar(&f.opts.Faults, "fault", nil, "faults to inject, ids or families, comma-separated; none: the runs without a fault (default all)")
+	fs.StringSliceVar(&f.opts.Faults, "fault", nil, "faults to inject, ids, families or classes (network, peer, byzantine), comma-separated; none: the runs without a fault (default network,peer)")
 	fs.StringSliceVar(&f.opts.Rules, "rule", nil, "rules to judge, comma-separated, or all (default all)")
 	fs.StringArrayVar(&f.opts.Cases, "case", nil, "run this case only; repeatable")
+	fs.StringVar(&f.opts.Sweep, "sweep", verify.SweepStandard, "smoke: a few offsets and faults, under 10 s; standard: every offset torn, each other fault once a frame; full: everything")
 	fs.Uint64Var(&f.opts.Seed, "seed", verify.DefaultSeed, "seed of everything random")
-	fs.IntVar(&f.opts.Parallel, "parallel", 0, fmt.Sprintf("cases in flight, 1 to %d (default: from the descriptor limit, at most 512)", verify.MaxParallel))
+	fs.IntVar(&f.opts.Parallel, "parallel", 0, fmt.Sprintf("cases in flight, 1 to %d (default: from the descriptor limit, at most 1024)", verify.MaxParallel))
 	fs.DurationVar(&f.opts.Timeout, "timeout", verify.DefaultTimeout, "time limit of one case, 1s to 1h")
 	fs.StringVar(&f.opts.Profile, "profile", "", "any or official: whether clauses for official clients are held against this one (default any; official without an adapter)")
+	fs.StringVar(&f.opts.Busy, "busy", checker.BusyUnsettled, "how a further attempt after B is judged: unsettled (hygiene), final (contract) or retry (allowed)")
 	fs.BoolVar(&f.opts.Strict, "strict", false, "a non-strict verdict has exit code 3")
 	fs.BoolVar(&f.opts.FailFast, "fail-fast", false, "stop at the first unsafe or nonconforming case")
 	fs.StringVar(&f.format, "format", "text", "what stdout gets: text or json")
