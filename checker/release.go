@@ -120,7 +120,15 @@ func (v *view) endedBy(s *session, g *grant) []*wireFrame {
 			}
 		}
 	}
-	return rs[min(done, len(rs)-1):]
+	// Without a token in it, an R that ended another grant of the key has not ended
+	// this one; the table took them in the order of the session.
+	ended := 0
+	for _, h := range v.grants {
+		if !v.tokens && h != g && h.key == g.key && h.how == history.Released && v.peers[h.endPeer] == s && h.end.before(g.end) {
+			ended++
+		}
+	}
+	return rs[min(max(done, ended), len(rs)-1):]
 }
 
 // names tells whether a frame is an R that ends g.

@@ -12,9 +12,10 @@ const descriptorsPerCase = 18
 
 // defaultParallel derives the cases in flight from the descriptor limit. It returns
 // that limit too if it is what bounds them.
-func defaultParallel() (cases, descriptors int) {
-	limit, ok := descriptorLimit()
-	if !ok {
+func defaultParallel() (cases, descriptors int) { return parallelOf(descriptorLimit()) }
+
+func parallelOf(limit int, known bool) (cases, descriptors int) {
+	if !known {
 		return usualParallel, 0
 	}
 	if n := (limit - 128) / descriptorsPerCase; n < usualParallel {

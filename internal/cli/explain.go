@@ -87,7 +87,7 @@ func explainWorkload(w *verify.Workload) string {
 		}
 		fmt.Fprintf(&b, "exchange in %s:", name)
 		for _, x := range w.Exchange(frames.MustBuiltin(name)) {
-			fmt.Fprintf(&b, " %s (%d bytes)", x.Frame, x.Size)
+			fmt.Fprintf(&b, " %s (%s)", x.Frame, sizeText(x))
 		}
 		b.WriteByte('\n')
 	}
@@ -104,10 +104,20 @@ func explainCase(s string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nworkload %s: %s\n", c.ID, c.Workload.ID, c.Workload.Sentence)
 	if t, ok := faults.ByID(c.ID.Fault); ok {
-		fmt.Fprintf(&b, "fault %s on %s (%d bytes) with k = %d: %s\n", t.ID, c.ID.Frame, c.Frame.Size, c.ID.Offset, t.Sentence)
+		fmt.Fprintf(&b, "fault %s on %s (%s) with k = %d: %s\n", t.ID, c.ID.Frame, sizeText(c.Frame), c.ID.Offset, t.Sentence)
 	} else {
 		b.WriteString("without a fault\n")
 	}
 	fmt.Fprintf(&b, "example: tornwire verify --case %s\n", c.ID)
 	return b.String(), nil
+}
+
+func sizeText(x verify.Expected) string {
+	switch x.Size {
+	case 0:
+		return "a connection"
+	case 1:
+		return "1 byte"
+	}
+	return fmt.Sprintf("%d bytes", x.Size)
 }
