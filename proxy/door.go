@@ -47,7 +47,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error 
 		c, err := d.l.Accept()
 		s, refusal := p.admit(d, c)
 		switch {
-		case refusal != nil:
+		case refusal != nil && ctx.Err() == nil:
 			if err := p.refuse(ctx, d, *refusal); err != nil {
 				return err
 			}

@@ -262,9 +262,16 @@ func TestMisplaced(t *testing.T) {
 		id string
 		at int
 	}{
-		{"inject-notice", n - 1}, {"inject-notice", n + 1}, {"duplicate", n - 1}, {"duplicate", n + 1},
-		{"corrupt", n}, {"corrupt", n + 1}, {"splice", n}, {"splice", n + 1},
-		{"truncate-fin-client", n + 1}, {"stall", n + 1},
+		{"inject-notice", n - 1},
+		{"inject-notice", n + 1},
+		{"duplicate", n - 1},
+		{"duplicate", n + 1},
+		{"corrupt", n},
+		{"corrupt", n + 1},
+		{"splice", n},
+		{"splice", n + 1},
+		{"truncate-fin-client", n + 1},
+		{"stall", n + 1},
 	} {
 		for way, split := range ways {
 			synctest.Test(t, func(t *testing.T) {

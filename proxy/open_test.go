@@ -1,0 +1,404 @@
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tornwire/faults"
+	"tornwire/history"
+	"tornwire/proxy"
+)
+
+// onOpen is a rule on connections.
+func onOpen(t *testing.T, id string, trigger faults.Trigger) faults.Rule {
+	trigger.Op = faults.OpOpen
+	return faults.Rule{ID: "the rule", Fault: fault(t, id), Trigger: trigger}
+}
+
+// opens lists the firings on connections: session:frame client fault.
+func opens(ev []history.Event) string {
+	var out []string
+	for _, e := range ofKind(ev, history.Fired) {
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%d:%s %s", e.Session, e.Frame, e.Client)))
+		if e.Off != 0 || e.Dir != c2s || e.Rule != "the rule" || e.Fault == "" {
+			out = append(out, fmt.Sprintf("%+v", e))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// wantTalk has a whole exchange pass over a new session.
+func (b *bed) wantTalk(addr string) {
+	b.t.Helper()
+	cl, sv := b.connectTo(addr)
+	play(cl, sv, exchange)
+	cl.wantGot("client", greeting+acquired+released, "")
+	sv.wantGot("server", auth+acquire+release, "")
+}
+
+// wantRefused dials where nobody listens.
+func (b *bed) wantRefused(addr string) {
+	b.t.Helper()
+	c, err := b.tr.dial(context.Background(), "tcp", addr)
+	if err == nil {
+		_ = c.Close()
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		b.t.Errorf("dial: %v, wanted it refused", err)
+	}
+}
+
+// TestTurnedAway: a connection that is accepted and ended is a session without a
+// server; the next one is served.
+func TestTurnedAway(t *testing.T) {
+	for id, how := range map[string]string{"accept-rst": history.RST, "accept-fin": history.FIN} {
+		for nth := 1; nth <= 2; nth++ {
+			onEach(t, func(t *testing.T, tr transport) {
+				b := newBed(t, tr, proxy.Config{Grammar: grammar, Rules: rules(t, onOpen(t, id, faults.Trigger{Nth: nth}))})
+				for range nth - 1 {
+					b.wantTalk(b.addr)
+				}
+				c, err := b.tr.dial(context.Background(), "tcp", b.addr)
+				if err != nil && (how == history.FIN || !errors.Is(err, syscall.ECONNRESET)) {
+					t.Fatal(err)
+				}
+				var cl *peer
+				if err == nil { // an RST right after the accept can make the connect itself fail
+					cl = b.newPeer(c)
+					cl.wantAll("client", "", how)
+				}
+				want := []string{fmt.Sprintf("client %s sent by fault", how)}
+				if how == history.FIN {
+					// What the client still sends, and its end, are seen.
+					cl.send(auth, acquire)
+					cl.closeWrite()
+					b.waitEndSeen(history.ClientSide, history.FIN)
+					want = append(want, "client fin seen")
+				}
+				b.wantTalk(b.addr)
+				ev := b.stop()
+				if got := opens(ev); got != fmt.Sprintf("%d:c2s.open.%d", nth, nth) {
+					t.Errorf("%s: fired %s", id, got)
+				}
+				if n := len(ofKind(ev, history.ServerDialed)); n != nth {
+					t.Errorf("%s: %d sessions reached the server", id, n)
+				}
+				own := slices.DeleteFunc(ev, func(e history.Event) bool { return e.Session != nth })
+				wantEnds(t, own, want...)
+				if w := checkRecord(t, own)[wireKey{nth, c2s}]; how == history.FIN && (string(w.received) != auth+acquire || len(w.delivered) > 0) {
+					t.Errorf("%s: %q received, %q delivered", id, w.received, w.delivered)
+				}
+			})
+		}
+	}
+}
+
+// TestTurnedAwayStays: a client that does not go is reset by the teardown, which
+// does not wait for it, and is not kept.
+func TestTurnedAwayStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := proxy.Config{Grammar: grammar, Rules: rules(t, onOpen(t, "accept-fin", faults.Trigger{}))}
+		cfg.Keep = func(net.Conn) { t.Error("kept") }
+		b := newBed(t, inMemory(0), cfg)
+		cl := b.dial(b.addr)
+		cl.send(auth)
+		time.Sleep(time.Hour)
+		cl.wantGot("client", "", history.FIN)
+		wantEnds(t, b.stop(), "client fin sent by fault", "client rst sent by teardown")
+		if _, err := cl.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("the client can still write: %v", err)
+		}
+	})
+}
+
+// TestSlowAccept: nothing is read from the connection for a while, and the server
+// hears nothing; then all goes on.
+func TestSlowAccept(t *testing.T) {
+	for _, pause := range []time.Duration{0, 2 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			rule, took := onOpen(t, "slow-accept", faults.Trigger{Session: 1}), 500*ms
+			if pause > 0 {
+				rule.Args, took = faults.Args{"pause": pause}, pause
+			}
+			b := newBed(t, inMemory(0), proxy.Config{Grammar: grammar, Rules: rules(t, rule)})
+			cl := b.dial(b.addr)
+			cl.send(auth, acquire)
+			time.Sleep(took - 1)
+			synctest.Wait()
+			if n := len(b.events(history.Received)) + len(b.events(history.ServerDialed)); n > 0 {
+				t.Errorf("%d things happened", n)
+			}
+			c, err := b.up.Accept()
+			must(t, err)
+			sv := b.newPeer(c)
+			sv.send(greeting)
+			synctest.Wait()
+			sv.wantGot("server", auth+acquire, "")
+			cl.wantGot("client", greeting, "")
+			for _, p := range []*peer{sv, cl} {
+				if _, parts, _ := p.now(); len(parts) == 0 || parts[0].at != took {
+					t.Errorf("read %+v, wanted it at %v", parts, took)
+				}
+			}
+			b.dialed++
+			b.wantTalk(b.addr) // at once
+			if time.Since(b.began) != took {
+				t.Errorf("the second session took until %v", time.Since(b.began))
+			}
+			ev := b.stop()
+			if got := opens(ev); got != "1:c2s.open.1" || ofKind(ev, history.Fired)[0].At != 0 {
+				t.Errorf("fired %s", got)
+			}
+		})
+	}
+}
+
+// TestSlowAcceptEnds: the teardown does not wait.
+func TestSlowAcceptEnds(t *testing.T) {
+	onEach(t, func(t *testing.T, tr transport) {
+		rule := onOpen(t, "slow-accept", faults.Trigger{})
+		rule.Args = faults.Args{"pause": time.Minute}
+		b := newBed(t, tr, proxy.Config{Grammar: grammar, Rules: rules(t, rule)})
+		cl := b.dial(b.addr)
+		b.waitKind(history.Fired)
+		wantEnds(t, b.stop(), "client rst sent by teardown")
+		cl.wantAll("client", "", history.RST)
+	})
+}
+
+// TestSlowAcceptOverTCP: a real socket waits in the same way.
+func TestSlowAcceptOverTCP(t *testing.T) {
+	rule := onOpen(t, "slow-accept", faults.Trigger{ClientNth: 1})
+	rule.Args = faults.Args{"pause": 20 * ms}
+	b := newBed(t, tcp, proxy.Config{Grammar: grammar, Rules: rules(t, rule)})
+	b.wantTalk(b.addr)
+	ev := b.stop()
+	if d := ofKind(ev, history.ServerDialed); d[0].At-ofKind(ev, history.Fired)[0].At < 20*ms {
+		t.Errorf("dialled at %v", d[0].At)
+	}
+}
+
+// TestRefuse: the first or the second connection is refused until the time has
+// passed or the gate opens, and then made as the next one.
+func TestRefuse(t *testing.T) {
+	for _, gate := range []bool{false, true} {
+		for nth := 1; nth <= 2; nth++ {
+			onEach(t, func(t *testing.T, tr transport) {
+				again := make(chan time.Time, 10)
+				cfg := proxy.Config{Grammar: grammar, Listen: func(network, addr string) (net.Listener, error) {
+					l, err := tr.again(network, addr)
+					again <- time.Now()
+					return l, err
+				}}
+				rule := onOpen(t, "refuse", faults.Trigger{Nth: nth})
+				took := 500 * ms
+				if gate {
+					rule.Args = faults.Args{"most": 10 * time.Minute}
+				}
+				cfg.Rules = rules(t, rule)
+				b := newBed(t, tr, cfg)
+				for range nth - 1 {
+					b.wantTalk(b.addr)
+				}
+				b.waitKind(history.Fired)
+				began := time.Now()
+				b.wantRefused(b.addr)
+				b.wantRefused(b.addr)
+				if gate {
+					b.px.OpenGate(faults.GateOpen)
+					took = 0
+				}
+				if at := <-again; at.Sub(began) < took-100*ms || gate && at.Sub(began) > patience {
+					t.Errorf("listens again after %v, not %v", at.Sub(began), took)
+				}
+				b.wantTalk(b.addr)
+				ev := b.stop()
+				if got := opens(ev); got != fmt.Sprintf("0:c2s.open.%d c1", nth) {
+					t.Errorf("fired %s", got)
+				}
+				var sessions []int
+				for _, e := range ofKind(ev, history.SessionOpened) {
+					sessions = append(sessions, e.Session)
+				}
+				if !slices.Equal(sessions, []int{1, 2}[:nth]) || len(again) > 0 {
+					t.Errorf("sessions %v", sessions)
+				}
+			})
+		}
+	}
+}
+
+// TestRefusals: which connections are refused, in virtual time, where two clients
+// try in turn, c1 first, each until it is accepted twice.
+func TestRefusals(t *testing.T) {
+	n := func(nth int) faults.Trigger { return faults.Trigger{Nth: nth} }
+	for _, c := range []struct {
+		on    []faults.Trigger
+		fired string
+		at    string // when the four sessions were opened
+	}{
+		{nil, "", "c1 0s, c2 0s, c1 0s, c2 0s"},
+		{[]faults.Trigger{n(5)}, "0:c2s.open.5 c1", "c1 0s, c2 0s, c1 0s, c2 0s"},
+		{[]faults.Trigger{n(6)}, "", "c1 0s, c2 0s, c1 0s, c2 0s"},
+		{[]faults.Trigger{n(1)}, "0:c2s.open.1 c1", "c1 500ms, c2 500ms, c1 500ms, c2 500ms"},
+		{[]faults.Trigger{n(1), n(2), n(3)}, "0:c2s.open.1 c1, 0:c2s.open.2 c2, 0:c2s.open.3 c1", ""},
+		{[]faults.Trigger{n(2)}, "0:c2s.open.2 c1", "c1 0s, c2 500ms, c1 500ms, c2 500ms"},
+		{[]faults.Trigger{n(3)}, "0:c2s.open.3 c1", "c1 0s, c2 0s, c1 500ms, c2 500ms"},
+		{[]faults.Trigger{{Session: 3}}, "0:c2s.open.3 c1", "c1 0s, c2 0s, c1 500ms, c2 500ms"},
+		{[]faults.Trigger{{Client: "c2", ClientNth: 1}}, "0:c2s.open.1 c2", "c1 0s, c2 500ms, c1 500ms, c2 500ms"},
+		{[]faults.Trigger{{Client: "c2", ClientNth: 2}}, "0:c2s.open.3 c2", "c1 0s, c2 0s, c1 0s, c2 500ms"},
+		{[]faults.Trigger{{Client: "c1", ClientNth: 1}, {Client: "c1", ClientNth: 2}}, "0:c2s.open.1 c1, 0:c2s.open.2 c1", "c1 1s, c2 1s, c1 1s, c2 1s"},
+		{[]faults.Trigger{{Client: "c2", Nth: 2}}, "0:c2s.open.2 c2", "c1 0s, c2 500ms, c1 500ms, c2 500ms"},
+		{[]faults.Trigger{{Client: "c2", Nth: 4}}, "0:c2s.open.4 c2", "c1 0s, c2 0s, c1 0s, c2 500ms"},
+		{
+			[]faults.Trigger{{Client: "c1"}},
+			"0:c2s.open.1 c1, 0:c2s.open.3 c1, 0:c2s.open.5 c1",
+			"c1 500ms, c2 500ms, c1 1s, c2 1s",
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var set []faults.Rule
+			for _, tr := range c.on {
+				set = append(set, onOpen(t, "refuse", tr))
+			}
+			b := newBed(t, inMemory(0), proxy.Config{Grammar: grammar, Rules: rules(t, set...)})
+			synctest.Wait()
+			other := b.listen()
+			endOther := b.serve(other, "c2")
+			synctest.Wait()
+			for _, addr := range []string{b.addr, other.Addr().String(), b.addr, other.Addr().String()} {
+				b.persist(addr)
+				synctest.Wait()
+			}
+			endOther()
+			must(t, <-b.served)
+			ev := b.stop()
+			if got := opens(ev); c.at != "" && got != c.fired {
+				t.Errorf("%+v: fired %s, wanted %s", c.on, got, c.fired)
+			} else if c.at == "" && strings.Count(got, "open") != len(c.on) {
+				t.Errorf("%+v: fired %s", c.on, got)
+			}
+			var at []string
+			for _, e := range ofKind(ev, history.SessionOpened) {
+				at = append(at, fmt.Sprintf("%s %s", e.Client, e.At.Truncate(10*ms)))
+			}
+			if got := strings.Join(at, ", "); c.at != "" && got != c.at {
+				t.Errorf("%+v: opened at %s, wanted %s", c.on, got, c.at)
+			}
+		})
+	}
+}
+
+// persist dials until somebody listens.
+func (b *bed) persist(addr string) {
+	for range 5000 {
+		c, err := b.tr.dial(context.Background(), "tcp", addr)
+		if err == nil {
+			b.newPeer(c)
+			return
+		}
+		time.Sleep(ms)
+	}
+	b.t.Error("nobody ever listens")
+}
+
+// TestRefuseEnds: the end of Serve does not wait for a refusal.
+func TestRefuseEnds(t *testing.T) {
+	onEach(t, func(t *testing.T, tr transport) {
+		rule := onOpen(t, "refuse", faults.Trigger{})
+		rule.Args = faults.Args{"most": 10 * time.Minute}
+		b := newBed(t, tr, proxy.Config{Grammar: grammar, Rules: rules(t, rule)})
+		b.waitKind(history.Fired)
+		began := time.Now()
+		b.stop()
+		if took := time.Since(began); took > patience {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// TestRefuseForGood: if listening again fails, Serve says so, and its sessions
+// have ended.
+func TestRefuseForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := proxy.Config{Grammar: grammar, Rules: rules(t, onOpen(t, "refuse", faults.Trigger{Nth: 2}))}
+		taken := errors.New("somebody else is there")
+		cfg.Listen = func(string, string) (net.Listener, error) { return nil, taken }
+		b := newBed(t, inMemory(0), cfg)
+		cl, _ := b.connect()
+		if err := <-b.served; !errors.Is(err, taken) || !strings.Contains(err.Error(), "listen again on "+b.addr) {
+			t.Errorf("Serve: %v", err)
+		}
+		cl.wantAll("client", "", history.RST)
+		b.wantRefused(b.addr)
+	})
+}
+
+// TestEarlyConnection: a connection that was made before it could be refused is
+// reset, and is no session.
+func TestEarlyConnection(t *testing.T) {
+	onEach(t, func(t *testing.T, tr transport) {
+		l, err := tr.listen()
+		must(t, err)
+		b := newBed(t, tr, proxy.Config{Grammar: grammar, Rules: rules(t, onOpen(t, "refuse", faults.Trigger{Client: "c2", ClientNth: 1}))})
+		cl := b.dial(l.Addr().String())
+		end := b.serve(l, "c2")
+		cl.wantAll("client", "", history.RST)
+		end()
+		must(t, <-b.served)
+		if ev := b.stop(); len(ofKind(ev, history.SessionOpened)) > 0 || opens(ev) != "0:c2s.open.1 c2" {
+			t.Errorf("fired %s", opens(ev))
+		}
+	})
+}
+
+// TestClientTriggers: frames are counted for each client over its sessions.
+func TestClientTriggers(t *testing.T) {
+	for _, c := range []struct {
+		trigger faults.Trigger
+		want    string // session:frame, in order
+	}{
+		{faults.Trigger{Client: "c2"}, "2:A.2 4:A.4 2:A.6 4:A.8"},
+		{faults.Trigger{Client: "c3"}, ""},
+		{faults.Trigger{ClientNth: 2}, "3:A.3 4:A.4"},
+		{faults.Trigger{Client: "c2", ClientNth: 3}, "2:A.6"},
+		{faults.Trigger{Client: "c2", Nth: 2}, "2:A.2"},
+		{faults.Trigger{Client: "c2", Nth: 3}, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c.trigger.Op = "A"
+			b := newBed(t, inMemory(0), proxy.Config{Grammar: grammar, Rules: rules(t, faults.Rule{ID: "r", Fault: fault(t, "drop"), Trigger: c.trigger})})
+			other := b.listen()
+			endOther := b.serve(other, "c2")
+			var clients []*peer
+			for i := range 4 {
+				cl, _ := b.connectTo([]string{b.addr, other.Addr().String()}[i%2])
+				cl.send(auth)
+				clients = append(clients, cl)
+			}
+			for range 2 {
+				for _, cl := range clients {
+					cl.send(acquire)
+					synctest.Wait()
+				}
+			}
+			endOther()
+			must(t, <-b.served)
+			var got []string
+			for _, e := range ofKind(b.stop(), history.Fired) {
+				got = append(got, fmt.Sprintf("%d:%s.%d", e.Session, e.Frame.Op, e.Frame.Nth))
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("%+v fired at %q, wanted %q", c.trigger, strings.Join(got, " "), c.want)
+			}
+		})
+	}
+}
