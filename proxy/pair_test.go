@@ -57,11 +57,11 @@ func TestNoNextFrame(t *testing.T) {
 				if p.at > 0 {
 					want = append(want, part{acquired[:p.at], 0})
 				}
-				time.Sleep(c.at - 100*ms - 1)
+				time.Sleep(c.at - 100*ms - time.Nanosecond)
 				if c.at > 100*ms {
 					s.wantParts(p.id+", "+c.name+", before", want...)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				synctest.Wait()
 				want = append(want, part{acquired[p.at:] + c.behind, c.at})
 				s.wantJoined(p.id+", "+c.name, want)
