@@ -116,7 +116,7 @@ func (c *conn) linger(ctx context.Context) ending {
 func (c *conn) part() {
 	_ = c.nc.SetWriteDeadline(time.Now().Add(FlushTimeout))
 	<-c.written
-	if !c.out.halfCloses() && c.closeWrite() != nil {
+	if c.closeWrite() != nil { // a second FIN is none
 		return
 	}
 	if c.nc.SetReadDeadline(time.Now().Add(DrainTimeout)) == nil {
