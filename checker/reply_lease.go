@@ -266,7 +266,7 @@ func (j *judge) lapsed(g turnAt, certainty Certainty, c *clock, all []window, en
 		return
 	}
 	for _, w := range all {
-		if !w.waitsAt(j.view, g.over, due, ends) {
+		if !w.waitsAt(j.view, g.over, due) {
 			continue
 		}
 		if j.unsure(g, due, all, ends) {
@@ -280,9 +280,9 @@ func (j *judge) lapsed(g turnAt, certainty Certainty, c *clock, all []window, en
 }
 
 // waitsAt tells whether all attempts of a window were forwarded within the lease,
-// have no reply, and have a session and a wait that go on after it.
-func (w *window) waitsAt(v *view, over time.Duration, due moment, ends map[*session]moment) bool {
-	if len(w.excess) > 0 || ends[w.session].before(due) || w.session.obscured().happened() || len(w.replies) > 0 && w.replies[0].first().before(due) {
+// have no reply, and have a wait that goes on after it.
+func (w *window) waitsAt(v *view, over time.Duration, due moment) bool {
+	if len(w.excess) > 0 || len(w.replies) > 0 && w.replies[0].first().before(due) {
 		return false
 	}
 	return !slices.ContainsFunc(w.asked[w.from:w.to], func(f *wireFrame) bool {
@@ -294,7 +294,8 @@ func (w *window) waitsAt(v *view, over time.Duration, due moment, ends map[*sess
 	})
 }
 
-// unsure tells whether the key may have gone to somebody else by then.
+// unsure tells whether the key may have gone to somebody else by then, or to an
+// attempt whose reply was not seen.
 func (v *view) unsure(g turnAt, due moment, all []window, ends map[*session]moment) bool {
 	for _, s := range v.sessions {
 		for _, f := range s.replies() {

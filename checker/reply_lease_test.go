@@ -58,6 +58,7 @@ func TestLeaseEnds(t *testing.T) {
 			{"too late", d, func(s *script) {
 				held(s, 60).wait(4*sec).ended(0, "k1", 3).grantedTo(1, "k1", 4, 7, 9*sec).pass(s.got(1, "k1", 7, 4))
 			}, found, true},
+			{"too late, and that is the first that is seen", d, func(s *script) { held(s, 60).wait(4*sec).grantedTo(1, "k1", 4, 7, 9*sec) }, found, true},
 			{"the tool's own attempt", d, func(s *script) {
 				s.granted(0, "k1", 3, 2*sec).queuedOf(0, "k1", 0, 60*sec).wait(3 * sec).tick()
 			}, found, true},
@@ -68,6 +69,10 @@ func TestLeaseEnds(t *testing.T) {
 			{"in time", d, func(s *script) {
 				held(s, 60).wait(2*sec).ended(0, "k1", 3).grantedTo(1, "k1", 4, 7, 9*sec).wait(2 * sec).tick()
 			}, nil, true},
+			{"granted, and nobody else waits", d, func(s *script) {
+				held(s, 60).wait(2*sec).ended(0, "k1", 3).grantedTo(1, "k1", 4, 7, sec).wait(3 * sec).tick()
+			}, nil, true},
+			{"released in time", d, func(s *script) { held(s, 60).ended(2, "k1", 3).grantedTo(1, "k1", 4, 7, 9*sec).wait(4 * sec).tick() }, nil, false},
 			{"a little late", d, func(s *script) {
 				held(s, 60).wait(2900*time.Millisecond).ended(0, "k1", 3).grantedTo(1, "k1", 4, 7, 9*sec).wait(2 * sec).tick()
 			}, nil, true},

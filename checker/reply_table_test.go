@@ -69,7 +69,7 @@ func TestZeroNeverQueues(t *testing.T) {
 				s.pass(s.req(2, "k1", 5, 60, 8)).granted(2, "k1", 3, 60*sec).pass(s.got(2, "k1", 8, 3))
 				r := s.req(1, "k1", 0, 30, 7)
 				s.recv(r, 0, len(r.b)).bytes(history.WriteBegun, r, 0, len(r.b)).wait(2*sec).bytes(history.WriteAccepted, r, 0, len(r.b))
-				s.pass(s.rel(2, "k1", 3)).ended(2, "k1", 3).pass(s.answer(2, "R", "k1", 3)).granted(1, "k1", 4, 30*sec).pass(s.got(1, "k1", 7, 4))
+				s.pass(s.rel(2, "k1", 3)).ended(2, "k1", 3).pass(s.answer(2, "R", "k1", 3)).granted(1, "k1", 4, 30*sec).wait(2 * sec).pass(s.got(1, "k1", 7, 4))
 			}, nil, false},
 		})
 	}
@@ -96,6 +96,10 @@ func TestZeroNeverQueues(t *testing.T) {
 			s.pass(s.req(2, "k1", 5, 60, 8)).pass(s.got(2, "k1", 8, 3)).pass(s.req(1, "k1", 0, 30, 7)).pass(s.rel(2, "k1", 3)).wait(2 * sec)
 			s.pass(s.rel(2, "k1", 3)).pass(s.answer(2, "R", "k1", 3)).pass(s.got(1, "k1", 7, 4))
 		}, nil, false},
+		{"something unread was forwarded elsewhere", v1, func(s *script) {
+			s.open(3, "c3").unread(3, "R", 13)
+			queuedZero(0, 2*sec, false)(s)
+		}, nil, false},
 		{"granted meanwhile, as far as is known", v1, func(s *script) {
 			s.pass(s.req(2, "k1", 5, 60, 8)).pass(s.req(1, "k1", 0, 30, 7)).pass(s.got(2, "k1", 8, 3)).wait(2 * sec).pass(s.rel(2, "k1", 3))
 			s.pass(s.answer(2, "R", "k1", 3)).pass(s.got(1, "k1", 7, 4))
@@ -120,7 +124,7 @@ func TestTokenIncreases(t *testing.T) {
 			{"rising", d, grants(1, 2, nls, 1<<64-1), nil, true},
 			{"falling", d, grants(5, 4), found, true},
 			{"repeated", d, grants(5, 5), found, true},
-			{"not above the highest", d, grants(5, 9, 7, 10), found, true},
+			{"not above the highest", d, grants(5, 9, 7, 8, 10), []string{found[0], found[0]}, true},
 			{"from 0", d, grants(0, 1), nil, true},
 			{"one", d, grants(5), nil, false},
 		})

@@ -100,6 +100,7 @@ func TestOneReplyPerAttempt(t *testing.T) {
 		{"on another session", v1, func(s *script) {
 			ask(s, 7).pass(s.got(1, "k1", 7, 3)).pass(s.answer(2, "T", "k1", 7))
 		}, nil, true},
+		{"asked only later", v1, func(s *script) { ask(s.pass(s.answer(1, "T", "k1", 7)), 7).pass(s.got(1, "k1", 7, 3)) }, nil, true},
 		{"never asked", v1, func(s *script) { s.pass(s.answer(1, "T", "k1", 7)) }, nil, false},
 		{"something unread was forwarded", v1, func(s *script) {
 			ask(s, 7).pass(s.got(1, "k1", 7, 3)).unread(1, "A", 14).pass(s.answer(1, "T", "k1", 7))
@@ -196,6 +197,7 @@ func TestNoEarlyTimeoutAmongSeveral(t *testing.T) {
 		{"the shorter wait first", v0, func(s *script) { timeout(timeout(ask(ask(s, 9), 2).wait(2 * sec)).wait(7 * sec)) }, nil, true},
 		{"both with the shorter", v0, func(s *script) { timeout(timeout(ask(ask(s, 9), 2).wait(2 * sec)).wait(sec)) }, found, true},
 		{"the grant was the other's", v0, func(s *script) { grant(timeout(ask(ask(s, 2), 9).wait(3 * sec))) }, nil, true},
+		{"the grant after both were over", v0, func(s *script) { timeout(grant(ask(ask(s, 1), 9).wait(3 * sec))) }, nil, true},
 		{"the grant came first", v0, func(s *script) { timeout(grant(ask(ask(s, 2), 9)).wait(2 * sec)) }, nil, true},
 		{"no wait is over", v0, func(s *script) { timeout(ask(ask(s, 5), 9).wait(3 * sec)) }, found, true},
 		{"the first was answered before the second came", v0, func(s *script) {
