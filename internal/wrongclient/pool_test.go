@@ -3,7 +3,6 @@ package wrongclient
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -167,16 +166,18 @@ func TestBackOff(t *testing.T) {
 func TestReleaseSession(t *testing.T) {
 	for _, dialect := range bothDialects {
 		stage(t, dialect, "", func(p *peer, c adapter.Client) {
-			var got [3]adapter.Result
-			var calls sync.WaitGroup
-			for i := range got {
-				calls.Go(func() { got[i] = c.Acquire(p.t.Context(), fmt.Sprint("key", i), 5*time.Second, 30*time.Second) })
+			var calls []<-chan ended
+			for i := range maxCalls + 1 {
+				calls = append(calls, p.begin(c, fmt.Sprint("key", i), 5*time.Second))
 			}
-			calls.Wait()
-			for i := range got {
-				if rel := got[i].Ticket.Release(p.t.Context()); rel.Outcome != released {
+			for _, call := range calls {
+				e := <-call
+				if rel := e.Ticket.Release(p.t.Context()); rel.Outcome != released {
 					t.Errorf("%s: %+v", dialect, rel)
 				}
+			}
+			if n := len(p.dials()); n != 2 {
+				t.Errorf("%s: %d sessions", dialect, n)
 			}
 			for _, r := range p.requests("R") {
 				for _, a := range p.requests("A") {
@@ -185,7 +186,7 @@ func TestReleaseSession(t *testing.T) {
 					}
 				}
 			}
-		}, onAcquire(func(k *link, r request) { time.Sleep(time.Second); k.grant(r) }))
+		}, onAcquire(func(k *link, r request) { after(time.Second, func() { k.grant(r) }) }))
 	}
 }
 

@@ -83,13 +83,14 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A release goes out on a session that acquires wait on, and is answered between
-// them.
+// A release goes out on a session that an acquire of its key waits on, and is
+// answered before that.
 func TestShareRelease(t *testing.T) {
 	for _, dialect := range bothDialects {
+		granted := false
 		stage(t, dialect, "", func(p *peer, c adapter.Client) {
 			first := <-p.begin(c, "a", 5*time.Second)
-			second := p.begin(c, "hold", 2*time.Second)
+			second := p.begin(c, "a", 2*time.Second)
 			if rel := first.Ticket.Release(p.t.Context()); rel.Outcome != released || len(p.dials()) != 1 {
 				t.Errorf("%s: %+v on %d sessions", dialect, rel, len(p.dials()))
 			}
@@ -97,7 +98,8 @@ func TestShareRelease(t *testing.T) {
 				t.Errorf("%s: %+v", dialect, e)
 			}
 		}, onAcquire(func(k *link, r request) {
-			if r.key() != "hold" {
+			if !granted {
+				granted = true
 				k.grant(r)
 			}
 		}))
@@ -257,6 +259,25 @@ func TestTurn(t *testing.T) {
 			k.grant(r)
 		}))
 	}
+}
+
+// A cancel in the middle of a write ends the session.
+func TestCancelInWrite(t *testing.T) {
+	var conn interface{ LimitReceive(n int) }
+	stage(t, dialectCurrent, "", func(p *peer, c adapter.Client) {
+		<-p.begin(c, "warm", time.Second)
+		conn.LimitReceive(5)
+		ctx, cancel := context.WithTimeout(p.t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		r := c.Acquire(ctx, "a", 5*time.Second, 5*time.Second)
+		if r.Outcome != indeterminate || time.Since(start) != time.Second || p.endedAt(1).Sub(start) != time.Second {
+			t.Errorf("%+v after %v, session ended at %v", r, time.Since(start), p.endedAt(1))
+		}
+	}, onAcquire(func(k *link, r request) {
+		conn = k.conn
+		k.grant(r)
+	}))
 }
 
 // A call that waits for its turn until its deadline is not sent.

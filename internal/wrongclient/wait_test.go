@@ -193,3 +193,55 @@ func TestLateNotReleased(t *testing.T) {
 		}, nil)
 	}
 }
+
+// What late-not-released keeps open ends with its client at once, and is only what
+// a deadline of an acquire left behind.
+func TestLateNotReleasedKeeps(t *testing.T) {
+	const d = "late-not-released"
+	silent := onAcquire(func(*link, request) {})
+	play(t, dialectCurrent, d, time.Second, 5*time.Second, silent, func(p *peer, c adapter.Client, _ adapter.Result, _ time.Duration) {
+		start := time.Now()
+		_ = c.Close()
+		if took := time.Since(start); took != 0 || p.endedAt(1).IsZero() {
+			t.Errorf("closed after %v", took)
+		}
+	})
+	stage(t, dialectCurrent, d, func(p *peer, c adapter.Client) {
+		ctx, cancel := context.WithCancel(p.t.Context())
+		after(time.Second, cancel)
+		if r := c.Acquire(ctx, testKey, 5*time.Second, 5*time.Second); r.Outcome != indeterminate || p.endedAt(1).IsZero() {
+			t.Errorf("cancelled: %+v, session ended at %v", r, p.endedAt(1))
+		}
+	}, silent)
+	play(t, dialectCurrent, d, time.Second, 30*time.Second, func(p *peer) {
+		p.script = func(k *link, r request) {
+			if r.op == "A" {
+				k.grant(r)
+			}
+		}
+	}, func(p *peer, _ adapter.Client, r adapter.Result, _ time.Duration) {
+		if rel := r.Ticket.Release(p.t.Context()); rel.Outcome != indeterminate || p.endedAt(1).IsZero() {
+			t.Errorf("released: %+v, session ended at %v", rel, p.endedAt(1))
+		}
+	})
+}
+
+// An acquire that was sent past its deadline still gets its answer, which cannot
+// be entered on.
+func TestSendExpired(t *testing.T) {
+	for _, op := range []string{"T", "A"} {
+		want := map[string]string{"T": timeout, "A": indeterminate}[op]
+		play(t, dialectCurrent, "send-expired", time.Second, 30*time.Second, func(p *peer) {
+			heldFor(1200 * time.Millisecond)(p)
+			onAcquire(func(k *link, r request) {
+				f := owner(r)
+				f["token"] = 77
+				after(time.Second, func() { k.reply(op, r.key(), f) })
+			})(p)
+		}, func(p *peer, _ adapter.Client, r adapter.Result, took time.Duration) {
+			if n := len(p.requests("R")); r.Outcome != want || took != 2200*time.Millisecond || n == 1 != (op == "A") {
+				t.Errorf("%s: %+v after %v, %d releases", op, r, took, n)
+			}
+		})
+	}
+}
