@@ -208,7 +208,7 @@ func TestSteps(t *testing.T) {
 		}
 	}
 	garbage, _ := faults.ByID("inject-garbage")
-	if got := steps(t, faults.Rule{Fault: garbage}); !reflect.DeepEqual(got, inject[1:]) {
+	if got := steps(t, faults.Rule{Fault: garbage}); !reflect.DeepEqual(got, []faults.Step{inject[1], {Kind: faults.Wait, For: 50 * time.Millisecond}}) {
 		t.Errorf("%s before the frame: %+v", garbage.ID, got)
 	}
 }
@@ -222,7 +222,7 @@ func TestStepArgs(t *testing.T) {
 		for _, a := range f.Args {
 			for _, v := range []time.Duration{max(a.Default, 1), time.Second, a.Max} {
 				at := 2
-				if f.Range == faults.Start {
+				if f.Range == faults.Start || f.Injects != "" { // behind the frame nothing waits
 					at = 0
 				}
 				got := steps(t, faults.Rule{Fault: f, At: at, Args: faults.Args{a.Name: v}})

@@ -228,6 +228,9 @@ func TestMadeFrames(t *testing.T) {
 		cl, sv := b.connect()
 		sv.send(greeting + acquired + acquired + released)
 		synctest.Wait()
+		cl.wantGot("client", greeting+"\n", "")
+		time.Sleep(100 * ms) // twice the pause behind what is injected
+		synctest.Wait()
 		cl.wantGot("client", greeting+"\n"+acquired+"\n"+acquired+released+"\n?", "")
 		seqs := map[uint64]int{}
 		var ops []string
