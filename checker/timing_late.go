@@ -161,7 +161,7 @@ func lateGrant(j *judge) {
 		for _, f := range j.finals(c, opAcquired) {
 			t, _, ok := f.field(fieldToken)
 			g := j.grantOf(c.key, t)
-			if !ok || !f.whole || f.end().at <= due || g == nil || j.seenBefore(c.client, f, t) {
+			if !ok || f.end().at <= due || g == nil || j.seenBefore(c.client, f, t) {
 				continue
 			}
 			if j.open(f) && c.result.happened() {

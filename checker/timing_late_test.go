@@ -76,10 +76,33 @@ func TestExpiredOfAnEndedCall(t *testing.T) {
 	s = play(5 * sec)
 	s.ask(2, "c1", "k2", 5*sec, 30*sec).pass(s.req(1, "k1", 1, 30, 77))
 	s.want(s.timed(), "expired-unsent contract")
+	s = play(5 * sec) // by its lease it is neither's for certain
+	s.ask(2, "c1", "k1", 5*sec, 20*sec).pass(s.req(1, "k1", 1, 30, 77))
+	s.want(s.timed())
 	// It is not another client's.
 	s = play(5 * sec)
 	s.ask(2, "c2", "k1", 5*sec, 30*sec).pass(s.req(1, "k1", 1, 30, 77))
 	s.want(s.timed(), "expired-unsent contract")
+}
+
+// Of several expired calls that without an attempt of its own is blamed.
+func TestExpiredBlame(t *testing.T) {
+	play := func(first, second bool) int {
+		s := newScript(t, v1)
+		s.add(history.Event{Kind: history.SessionOpened, Session: 1, Client: "c1"}).open(2, "c1")
+		for i, sent := range []bool{first, second} {
+			s.ask(i+1, "c1", "k1", sec, 30*sec)
+			if sent {
+				s.pass(s.req(2, "k1", 1, 30, 70)).pass(s.answer(2, "T", "k1", 70))
+			}
+			s.wait(sec).told(i+1, "timeout").wait(2 * sec)
+		}
+		s.pass(s.line(1, s2c, "greeting", "node-1 nonce")).pass(s.line(1, c2s, "auth", "digest")).pass(s.req(1, "k1", 1, 30, 77))
+		return s.want(s.timed(), "expired-unsent contract").Findings[0].Evidence.Call
+	}
+	if a, b := play(true, false), play(false, true); a != 2 || b != 1 {
+		t.Errorf("calls %d and %d, want 2 and 1", a, b)
+	}
 }
 
 func TestExpiredAcquittals(t *testing.T) {
@@ -97,6 +120,13 @@ func TestExpiredAcquittals(t *testing.T) {
 	t.Run("on the wire late, on an open session", func(t *testing.T) { // the nonce proves nothing then
 		s := newScript(t, v1)
 		s.open(1, "c1").ask(1, "c1", "k1", sec, 30*sec).wait(10 * sec).pass(s.req(1, "k1", 1, 30, 77))
+		s.want(s.timed())
+	})
+	t.Run("of a call that waits for ever, perhaps", func(t *testing.T) {
+		s := newScript(t, v0)
+		s.add(history.Event{Kind: history.SessionOpened, Session: 1, Client: "c1"})
+		s.ask(1, "c1", "k1", 0, 30*sec).ask(2, "c1", "k1", sec, 30*sec).wait(20 * sec)
+		s.pass(s.line(1, s2c, "greeting", "node-1 nonce")).pass(s.line(1, c2s, "auth", "digest")).pass(s.req(1, "k1", 1, 30, 0))
 		s.want(s.timed())
 	})
 	t.Run("waits for ever", func(t *testing.T) {
@@ -144,6 +174,36 @@ func TestExpiredIsChecked(t *testing.T) {
 	}
 }
 
+// Nothing is known of a call whose history ends too early, that had been sent, or
+// that had no connection.
+func TestExpiredIsNotChecked(t *testing.T) {
+	play := func(opened, until time.Duration, sent bool) *script {
+		s := newScript(t, v1)
+		s.open(2, "c1").add(history.Event{Kind: history.SessionOpened, Session: 1, Client: "c1"})
+		s.till(sec-msec).ask(1, "c1", "k1", sec, 30*sec)
+		s.ev[len(s.ev)-3].At = opened
+		if sent {
+			s.pass(s.req(2, "k1", 1, 30, 77))
+		} else {
+			s.seen(2, "fin")
+		}
+		return s.till(2100*msec).told(1, indet).till(until).add(history.Event{Kind: history.CaseEnding})
+	}
+	for _, c := range []struct {
+		opened, until time.Duration
+		sent, want    bool
+	}{
+		{sec, 3001 * msec, false, true},
+		{sec, 3000 * msec, false, false},
+		{sec, 3001 * msec, true, false},
+		{1999 * msec, 3001 * msec, false, true},
+		{2000 * msec, 3001 * msec, false, false},
+	} {
+		s := play(c.opened, c.until, c.sent)
+		wantChecked(t, s.want(s.timed()), "expired-unsent", c.want)
+	}
+}
+
 func TestZeroWithoutAnOutcome(t *testing.T) {
 	play := func(d string, wait, after time.Duration, e history.Event) *script {
 		s := newScript(t, d)
@@ -179,6 +239,13 @@ func TestZeroWithoutAnOutcome(t *testing.T) {
 	s = newScript(t, v1) // answered at once: the deadline had nothing to do
 	s.open(1, "c1").ask(1, "c1", "k1", 0, 30*sec).pass(s.req(1, "k1", 0, 30, 77)).pass(s.answer(1, "T", "k1", 77)).told(1, "timeout")
 	wantChecked(t, s.want(s.timed()), "zero-is-immediate", false)
+	for after, yes := range map[time.Duration]bool{5 * sec: false, 5*sec + msec: true} { // the answer came too late
+		s = newScript(t, v1)
+		s.open(1, "c1").till(sec).ask(1, "c1", "k1", 0, 30*sec).pass(s.req(1, "k1", 0, 30, 77))
+		m := s.answer(1, "T", "k1", 77)
+		s.recv(m, 0, len(m.b)).till(sec+after).write(m, 0, len(m.b)).wait(sec).told(1, "timeout")
+		wantChecked(t, s.want(s.timed()), "zero-is-immediate", yes)
+	}
 	s = newScript(t, v1) // no end of it was seen
 	s.open(1, "c1").ask(1, "c1", "k1", 0, 30*sec).pass(s.req(1, "k1", 0, 30, 77)).wait(20 * sec).add(history.Event{Kind: history.CaseEnding})
 	wantChecked(t, s.want(s.timed()), "zero-is-immediate", false)
@@ -289,8 +356,12 @@ func TestLateGrantAcquittals(t *testing.T) {
 		s := newScript(t, v0)
 		s.open(1, "c1").ask(1, "c1", "k1", sec, 30*sec).ask(2, "c1", "k1", 9*sec, 30*sec)
 		s.pass(s.req(1, "k1", 1, 30, 0)).pass(s.req(1, "k1", 9, 30, 0)).granted(1, "k1", 7, 30*sec)
-		s.wait(3*sec).pass(s.got(1, "k1", 0, 7)).acquired(2, "k1", 7)
+		s.wait(3*sec).pass(s.got(1, "k1", 0, 7)).acquired(1, "k1", 7)
 		s.want(s.timed())
+	})
+	t.Run("no outcome yet", func(t *testing.T) {
+		s := late(t)
+		wantChecked(t, s.want(s.timed()), "late-grant", false)
 	})
 	t.Run("the lease had ended", func(t *testing.T) {
 		for _, c := range []struct {
