@@ -132,23 +132,29 @@ func TestMatchTripleEnd(t *testing.T) {
 func TestMatchTripleEndAcquittals(t *testing.T) {
 	foreign := func(s *script) *script { return s.stray(s.answer(1, "T", "k1", 78)) }
 	for name, play := range map[string]func(s *script){
-		"another word":       func(s *script) { foreign(s).told(1, "busy") },
-		"indeterminate":      func(s *script) { foreign(s).told(1, indet) },
-		"at its deadline":    func(s *script) { foreign(s.wait(9*sec)).told(1, "timeout") },
-		"rounded down":       func(s *script) { foreign(s.wait(8900*time.Millisecond)).told(1, "timeout") },
-		"long after":         func(s *script) { foreign(s).wait(2*sec).told(1, "timeout") },
-		"before":             func(s *script) { foreign(s.told(1, "timeout")) },
-		"cancelled":          func(s *script) { foreign(s).event(history.CancelAsked, 1, "").told(1, "timeout") },
-		"client closed":      func(s *script) { foreign(s).event(history.CloseAsked, 0, "c1").told(1, "timeout") },
-		"session closed":     func(s *script) { foreign(s).seen(1, "fin").told(1, "timeout") },
-		"closed just behind": func(s *script) { foreign(s).told(1, "timeout").seen(1, "fin") },
-		"session cut":        func(s *script) { foreign(s).sent(1, "rst").told(1, "timeout") },
-		"moved":              func(s *script) { foreign(s).pass(s.line(1, s2c, "M", "x")).told(1, "timeout") },
-		"error":              func(s *script) { foreign(s).pass(s.line(1, s2c, "E", "no_leader")).told(1, "timeout") },
-		"its own, in part":   func(s *script) { foreign(s).cut(s.answer(1, "T", "k1", 77), 4).told(1, "timeout") },
-		"its own":            func(s *script) { foreign(s).pass(s.answer(1, "T", "k1", 77)).told(1, "timeout") },
-		"ran late":           func(s *script) { foreign(s).add(history.Event{Kind: history.RanLate}).told(1, "timeout") },
-		"on another session": func(s *script) { s.open(2, "c1").stray(s.answer(2, "T", "k1", 78)).told(1, "timeout") },
+		"another word":           func(s *script) { foreign(s).told(1, "busy") },
+		"indeterminate":          func(s *script) { foreign(s).told(1, indet) },
+		"at its deadline":        func(s *script) { foreign(s.wait(9*sec)).told(1, "timeout") },
+		"rounded down":           func(s *script) { foreign(s.wait(8900*time.Millisecond)).told(1, "timeout") },
+		"long after":             func(s *script) { foreign(s).wait(2*sec).told(1, "timeout") },
+		"before":                 func(s *script) { foreign(s.told(1, "timeout")) },
+		"cancelled":              func(s *script) { foreign(s).event(history.CancelAsked, 1, "").told(1, "timeout") },
+		"client closed":          func(s *script) { foreign(s).event(history.CloseAsked, 0, "c1").told(1, "timeout") },
+		"session closed":         func(s *script) { foreign(s).seen(1, "fin").told(1, "timeout") },
+		"closed just behind":     func(s *script) { foreign(s).told(1, "timeout").seen(1, "fin") },
+		"session cut":            func(s *script) { foreign(s).sent(1, "rst").told(1, "timeout") },
+		"moved":                  func(s *script) { foreign(s).pass(s.line(1, s2c, "M", "x")).told(1, "timeout") },
+		"error":                  func(s *script) { foreign(s).pass(s.line(1, s2c, "E", "no_leader")).told(1, "timeout") },
+		"its own, in part":       func(s *script) { foreign(s).cut(s.answer(1, "T", "k1", 77), 4).told(1, "timeout") },
+		"its own":                func(s *script) { foreign(s).pass(s.answer(1, "T", "k1", 77)).told(1, "timeout") },
+		"ran late":               func(s *script) { foreign(s).add(history.Event{Kind: history.RanLate}).told(1, "timeout") },
+		"on another session":     func(s *script) { s.open(2, "c1").stray(s.answer(2, "T", "k1", 78)).told(1, "timeout") },
+		"an N for another token": func(s *script) { s.stray(s.answer(1, "N", "k1", 76)).told(1, "timeout") },
+		"a bad T among them": func(s *script) {
+			m := s.answer(1, "T", "kk", 78)
+			m.b[10] = ' '
+			foreign(s.stray(m)).told(1, "timeout")
+		},
 		"told to its own call": func(s *script) {
 			s.ask(2, "c1", "k2", 0, 30*sec).pass(s.req(1, "k2", 0, 30, 78)).pass(s.answer(1, "T", "k2", 78))
 			s.told(2, "timeout").told(1, "timeout")
