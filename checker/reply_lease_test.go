@@ -58,6 +58,9 @@ func TestLeaseEnds(t *testing.T) {
 			{"too late", d, func(s *script) {
 				held(s, 60).wait(4*sec).ended(0, "k1", 3).grantedTo(1, "k1", 4, 7, 9*sec).pass(s.got(1, "k1", 7, 4))
 			}, found, true},
+			{"another with its owner has timed out", d, func(s *script) {
+				held(s, 60).queuedOf(2, "k1", 7, sec).wait(sec).attemptEnded(2, "k1", 7, history.TimedOut).wait(2 * sec).tick()
+			}, found, true},
 			{"too late, and that is the first that is seen", d, func(s *script) { held(s, 60).wait(4*sec).grantedTo(1, "k1", 4, 7, 9*sec) }, found, true},
 			{"the tool's own attempt", d, func(s *script) {
 				s.granted(0, "k1", 3, 2*sec).queuedOf(0, "k1", 0, 60*sec).wait(3 * sec).tick()
