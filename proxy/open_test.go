@@ -402,3 +402,43 @@ func TestClientTriggers(t *testing.T) {
 		})
 	}
 }
+
+// lateListener returns from Accept when it was closed.
+type lateListener struct {
+	net.Listener
+	closed chan struct{}
+}
+
+func (l *lateListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	<-l.closed
+	return c, err
+}
+
+func (l *lateListener) Close() error {
+	select {
+	case <-l.closed:
+	default:
+		close(l.closed)
+	}
+	return l.Listener.Close()
+}
+
+// TestAcceptedTooLate: a connection that is accepted while the refusal begins is
+// reset too.
+func TestAcceptedTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, inMemory(0), proxy.Config{Grammar: grammar, Rules: rules(t, onOpen(t, "refuse", faults.Trigger{Client: "c2", Nth: 2}))})
+		l := &lateListener{b.listen(), make(chan struct{})}
+		end := b.serve(l, "c2")
+		cl := b.dial(l.Addr().String())
+		synctest.Wait()
+		b.connect()
+		cl.wantAll("client", "", history.RST)
+		end()
+		must(t, <-b.served)
+		if ev := b.stop(); len(ofKind(ev, history.SessionOpened)) != 1 || opens(ev) != "0:c2s.open.2 c2" {
+			t.Errorf("fired %s", opens(ev))
+		}
+	})
+}

@@ -286,3 +286,27 @@ func TestStepsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestPairOver: a frame that comes when the wait for it is over is one like any
+// other, and rules act on it.
+func TestPairOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, inMemory(0), proxy.Config{Grammar: grammar, Rules: rules(t,
+			faults.Rule{ID: "pair", Fault: fault(t, "coalesce"), Trigger: faults.Trigger{Dir: s2c, Op: "A"}},
+			faults.Rule{ID: "drop", Fault: fault(t, "drop"), Trigger: faults.Trigger{Dir: s2c, Op: "R"}},
+		)})
+		cl, sv := b.connect()
+		sv.send(greeting + acquired)
+		time.Sleep(2 * time.Second)
+		sv.send(released + acquired + released)
+		synctest.Wait()
+		cl.wantGot("client", greeting+acquired+acquired+released, "")
+		var fired []string
+		for _, e := range ofKind(b.stop(), history.Fired) {
+			fired = append(fired, e.Rule+" "+e.Frame.String())
+		}
+		if got := strings.Join(fired, ", "); got != "pair s2c.A.1, drop s2c.R.1, pair s2c.A.2" {
+			t.Errorf("fired: %s", got)
+		}
+	})
+}
