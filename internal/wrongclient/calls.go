@@ -131,7 +131,7 @@ func (c *client) sendAcquire(ctx context.Context, s *session, k *call, x *exchan
 		s.unregister(x)
 		return false
 	}
-	k.sent, k.refused = true, false
+	k.sent = true
 	s.write(ctx, b)
 	return true
 }

@@ -118,7 +118,21 @@ func TestOddRST(t *testing.T) {
 	}
 }
 
+// A release is repeated after its answer, and not without one.
 func TestOddRepeatRelease(t *testing.T) {
+	play(t, dialectCurrent, "odd-repeat-release", time.Second, 30*time.Second, func(p *peer) {
+		p.script = func(k *link, r request) {
+			if r.op == "A" {
+				k.grant(r)
+			}
+		}
+	}, func(p *peer, _ adapter.Client, r adapter.Result, _ time.Duration) {
+		start := time.Now()
+		rel := r.Ticket.Release(p.t.Context())
+		if n := len(p.requests("R")); rel.Outcome != indeterminate || time.Since(start) != releaseLimit || n != 1 {
+			t.Errorf("silence: %+v after %v, %d releases", rel, time.Since(start), n)
+		}
+	})
 	for _, c := range []struct {
 		defect, dialect string
 		n               int

@@ -3,11 +3,16 @@ package wrongclient
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tornwire/adapter"
 	"tornwire/frames"
+	"tornwire/internal/memnet"
 )
 
 func TestHint(t *testing.T) {
@@ -249,4 +254,66 @@ func TestOrphanLane(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The release of a stray grant does not take the session that it came on, although
+// that is still open when the release begins.
+func TestOrphanSession(t *testing.T) {
+	stage(t, dialectCurrent, "", func(p *peer, a adapter.Client) {
+		c := a.(*client)
+		x := newExchange(acquireAnswers, 5, testKey)
+		s, _ := c.claim(x, nil, nil)
+		s.connect(p.t.Context())
+		shape := p.g.MustShape(frames.ServerToClient, "A")
+		raw, err := encode(shape, testKey, map[string]uint64{"owner": 9, "token": 99})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.orphan(s, frame{shape: shape, raw: raw})
+		if rs := p.requests("R"); len(rs) != 1 || rs[0].session != 2 || rs[0].uint("token") != 99 {
+			t.Errorf("releases: %+v", rs)
+		}
+	}, nil)
+}
+
+// Failed dials are paced, too; a connection that comes after the client was closed
+// is closed.
+func TestDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, comes := range []bool{false, true} {
+			mine, peers := memnet.Pipe(memnet.Options{})
+			dials := 0
+			lib, err := WithDial("", func(ctx context.Context, _, _ string) (net.Conn, error) {
+				dials++
+				if !comes {
+					return nil, syscall.ECONNREFUSED
+				}
+				<-ctx.Done()
+				return mine, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := lib.Open(dialectCurrent, []string{"10.0.0.1:7000"}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			after(time.Second, func() { _ = c.Close() })
+			start := time.Now()
+			r := c.Acquire(t.Context(), testKey, 3*time.Second, 5*time.Second)
+			if r.Outcome != unsent || time.Since(start) != time.Second {
+				t.Errorf("%+v after %v", r, time.Since(start))
+			}
+			if !comes && (dials < 3 || dials > 10) {
+				t.Errorf("%d dials in 1 s", dials)
+			}
+			if comes {
+				if _, err := peers.Read(make([]byte, 1)); err != io.EOF {
+					t.Errorf("connection after the close: %v", err)
+				}
+			}
+			_ = mine.Close()
+			_ = peers.Close()
+		}
+	})
 }

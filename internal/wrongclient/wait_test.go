@@ -190,6 +190,15 @@ func TestLateNotReleased(t *testing.T) {
 			if n := len(p.requests("R")); r.Outcome != indeterminate || n == 0 != (d != "") {
 				t.Errorf("%q: %+v with %d releases", d, r, n)
 			}
+			// One that a cancel came across is released by both.
+			ctx, cancel := context.WithCancel(p.t.Context())
+			cancel()
+			before := len(p.requests("R"))
+			k.deadline = time.Now().Add(time.Second)
+			r, _ = c.answer(ctx, s, k, answer{op: 'A', token: 78})
+			if n := len(p.requests("R")) - before; r.Outcome != indeterminate || n != 1 {
+				t.Errorf("%q: cancelled: %+v with %d releases", d, r, n)
+			}
 		}, nil)
 	}
 }
