@@ -111,6 +111,28 @@ func TestReleaseOwnRepeated(t *testing.T) {
 	s.want(s.policy(), "release-own safety")
 }
 
+// Both R come before the answer to either: the first has ended the own grant, so
+// it is the second that ended the next holder's. One R alone accuses nobody.
+func TestReleaseOwnTwiceAtOnce(t *testing.T) {
+	for _, twice := range []bool{true, false} {
+		s := newScript(t, v0)
+		s.open(1, "c1").open(2, "c2").ask(1, "c1", "k1", sec, 30*sec)
+		s.pass(s.req(1, "k1", 1, 30, 0)).granted(1, "k1", 7, 30*sec).pass(s.got(1, "k1", 0, 7)).acquired(1, "k1", 7)
+		s.ask(2, "c2", "k1", 5*sec, 30*sec).pass(s.req(2, "k1", 5, 30, 0))
+		s.leave(1, "k1", 7).ask2release(1).pass(s.rel(1, "k1", 0))
+		if twice {
+			s.pass(s.rel(1, "k1", 0))
+		}
+		s.ended(1, "k1", 7).granted(2, "k1", 9, 30*sec)
+		if !twice {
+			s.want(s.policy())
+			continue
+		}
+		s.ended(1, "k1", 9).pass(s.answer(1, "R", "k1", 0)).pass(s.answer(1, "R", "k1", 0)).released(1, "released")
+		s.want(s.policy(), "release-own safety")
+	}
+}
+
 func TestReleaseOwnWithoutAGrant(t *testing.T) {
 	s := newScript(t, v0) // the tool itself holds the key
 	s.open(1, "c1").granted(0, "k1", 5, 30*sec).ask(1, "c1", "k1", sec, 30*sec)
