@@ -82,13 +82,13 @@ func (j *judge) lateEntry(c *call, f *wireFrame, g *grant, due time.Duration) {
 	j.find(j.bound(), Certain, fmt.Sprintf("%s by %s, written at %s, although its deadline had passed by %s at the latest", told(c), f.ref, ms(f.end().at), ms(due)), j.evidence(s))
 }
 
-// lateUnreleased judges a late A that was read and not told: a call of the client
-// that was told its token would make an R the wrong thing to do.
+// lateUnreleased judges a late A that was read and not told: a call that was told
+// its token would make an R the wrong thing to do.
 func (j *judge) lateUnreleased(c *call, f *wireFrame, g *grant, due time.Duration) {
 	if !j.tokens || j.policy.NoPong || g.how != history.Expired || j.late.before(g.end) || j.closing[c.client].before(g.end) || j.blind(c.client, never) {
 		return
 	}
-	holds := func(o *call) bool { return o.client == c.client && o.hasToken && o.token == g.token }
+	holds := func(o *call) bool { return o.hasToken && o.token == g.token }
 	proof := j.provedRead(c.client, f)
 	if slices.ContainsFunc(j.calls, holds) || !proof.happened() || proof.at+inFlight >= c.asked.at+c.lease || !j.healthy(c.client, proof, g.end) {
 		return
@@ -128,7 +128,7 @@ func (v *view) provedRead(client string, f *wireFrame) moment {
 	}
 	for _, n := range v.behind(client, f) {
 		token, seen, ok := n.field(fieldToken)
-		if !ok || !n.whole {
+		if !ok {
 			continue
 		}
 		answer := n.isOp(opReleased) || n.isOp(opNotHeld)

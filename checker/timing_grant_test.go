@@ -2,6 +2,7 @@ package checker
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,12 @@ func TestLateGrantAcquittals(t *testing.T) {
 		s.pass(a).wait(3*sec).write(a, 0, len(a.b)).acquired(1, "k1", 7)
 		s.want(s.timed())
 	})
+	t.Run("a copy came later", func(t *testing.T) {
+		s := late(t)
+		a := s.got(1, "k1", 77, 7)
+		s.recv(a, 0, len(a.b)).write(a, 0, len(a.b)).acquired(1, "k1", 7)
+		s.want(s.timed(), "late-grant contract")
+	})
 	t.Run("whose request", func(t *testing.T) { // P2
 		s := newScript(t, v0)
 		s.open(1, "c1").ask(1, "c1", "k1", sec, 30*sec).ask(2, "c1", "k1", 9*sec, 30*sec)
@@ -124,10 +131,10 @@ func TestLateGrantAcquittals(t *testing.T) {
 		for _, c := range []struct {
 			wait  time.Duration
 			found bool // where the lease is not shorter than the wait
-		}{{sec, true}, {2 * sec, true}, {3 * sec, false}} {
+		}{{sec, true}, {2 * sec, true}, {3 * sec, false}, {0, false}} {
 			s := newScript(t, v1)
 			s.open(1, "c1").ask(1, "c1", "k1", c.wait, 2*sec).pass(s.req(1, "k1", uint64(c.wait/sec), 2, 77))
-			s.granted(1, "k1", 7, 2*sec).wait(4*sec).ended(0, "k1", 7).pass(s.got(1, "k1", 77, 7)).acquired(1, "k1", 7)
+			s.granted(1, "k1", 7, 2*sec).wait(6*sec).ended(0, "k1", 7).pass(s.got(1, "k1", 77, 7)).acquired(1, "k1", 7)
 			p := s.timed()
 			if c.found {
 				s.want(p, "late-grant contract")
@@ -143,7 +150,11 @@ func TestLateGrantAcquittals(t *testing.T) {
 // ignored plays a late A on session 1 that the client did not tell, with a call of
 // it that came after it on a session, and the end of the lease.
 func ignored(t *testing.T, session int, play func(s *script)) *script {
-	s := belated(t, v1, sec, 30*sec, 2500*msec)
+	return ignoredIn(t, v1, session, play)
+}
+
+func ignoredIn(t *testing.T, dialect string, session int, play func(s *script)) *script {
+	s := belated(t, dialect, sec, 30*sec, 2500*msec)
 	s.told(1, indet)
 	if session > 0 {
 		s.ask(2, "c1", "k2", 5*sec, 30*sec).pass(s.req(session, "k2", 5, 30, 78)).granted(session, "k2", 9, 30*sec)
@@ -165,6 +176,15 @@ func TestLateGrantNotReleased(t *testing.T) {
 	s.want(p)
 	p.NoPong, p.SawTable = false, false
 	s.want(p)
+	s = ignored(t, 1, func(s *script) { s.pass(s.rel(1, "k2", 9)) }) // the first proof counts
+	if r := s.want(s.timed(), "late-grant contract"); len(r.Findings) == 1 && !strings.Contains(r.Findings[0].Message, "read that frame by 3512.000 ms") {
+		t.Error(r.Findings[0].Message)
+	}
+	s = ignored(t, 1, nil) // the sessions ended after the lease
+	s.seen(1, "fin").seen(2, "fin")
+	s.want(s.timed(), "late-grant contract")
+	s = ignoredIn(t, v0, 1, nil) // an R names no token there
+	s.want(s.timed())
 
 	found := func(name string, session int, play func(s *script)) {
 		t.Run(name, func(t *testing.T) {
@@ -194,6 +214,11 @@ func TestLateGrantNotReleased(t *testing.T) {
 	fine("no session", 1, func(s *script) { s.sent(1, "rst").sent(2, "fin") })
 	fine("both closed", 1, func(s *script) { s.seen(1, "rst").seen(2, "fin") })
 	found("another session", 1, func(s *script) { s.seen(1, "rst") })
+	fine("another client's session", 1, func(s *script) { s.seen(1, "rst").ev[8].Client = "c2" })
+	fine("told before the barrier", 0, func(s *script) { s.ask(2, "c1", "k2", 5*sec, 30*sec).acquired(2, "k2", 9).pass(s.got(1, "k2", 78, 9)) })
+	fine("another client was told", 0, func(s *script) {
+		s.ask(2, "c2", "k2", 5*sec, 30*sec).pass(s.got(1, "k2", 78, 9)).acquired(2, "k2", 9)
+	})
 	fine("one that came later", 1, func(s *script) { s.seen(1, "rst").seen(2, "rst").open(3, "c1") })
 	fine("closing", 1, func(s *script) { s.add(history.Event{Kind: history.CloseAsked, Client: "c1"}) })
 	found("another client closing", 1, func(s *script) { s.add(history.Event{Kind: history.CloseAsked, Client: "c2"}) })
@@ -234,6 +259,10 @@ func TestLateGrantBarrierOfARelease(t *testing.T) {
 	s := play(1, "released", true)
 	s.want(s.timed(), "late-grant contract")
 	s = play(1, "not_held", true)
+	s.want(s.timed())
+	s.ev = slices.Delete(s.ev, len(s.ev)-1, len(s.ev)) // nor is a repeated R one
+	s.at = 4 * sec
+	s.pass(s.rel(2, "k2", 9)).till(32*sec).ended(0, "k1", 7)
 	s.want(s.timed())
 	s = play(1, "released", false)
 	s.want(s.timed())
