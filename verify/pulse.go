@@ -16,11 +16,13 @@ const (
 	strainLimit = 60 * time.Millisecond
 	// easyLimit is the lateness up to which more cases are started.
 	easyLimit = 5 * time.Millisecond
-	firstPace = 4
-	maxPace   = 12
-	firstRoom = 8
+	firstPace = 1
+	maxPace   = 14
+	// paceBeats is how many beats of full use it takes to start one case more a
+	// beat: no fewer than bring news of the adapter.
+	paceBeats = 4
 	leastRoom = 1
-	slowBeats = 8
+	slowBeats = 4
 	// A discarded case is tried again when nothing was strained for restFor, or
 	// after restLimit.
 	restFor   = time.Second
@@ -30,7 +32,8 @@ const (
 // pulse watches whether this process runs when it should, and lets cases start
 // so that they do not make each other late: a case costs a few milliseconds of
 // processor time, and hundreds at once would cost half a second. What may be in
-// flight grows slowly while all is well, and halves when something was late.
+// started grows slowly while all is well, and halves when something was late; a
+// case that waits costs nothing, so what is in flight is bounded only then.
 type pulse struct {
 	strain func() time.Duration // of the adapter
 
@@ -44,6 +47,7 @@ type pulse struct {
 	maxRoom  int
 	enough   int // room up to which it grows fast
 	beats    int // that the room was all used
+	busy     int // beats that the pace was all used
 	inFlight int
 	peak     int           // most in flight
 	next     chan struct{} // closed at the next beat
@@ -52,7 +56,7 @@ type pulse struct {
 func newPulse(parallel int, strain func() time.Duration) *pulse {
 	return &pulse{
 		strain: strain, last: time.Now(), pace: firstPace, left: firstPace,
-		room: min(firstRoom, parallel), maxRoom: parallel, enough: parallel, next: make(chan struct{}),
+		room: parallel, maxRoom: parallel, enough: parallel, next: make(chan struct{}),
 	}
 }
 
@@ -85,10 +89,9 @@ func (p *pulse) beat(now time.Time, strain time.Duration) {
 	switch {
 	case worst > LateLimit:
 		p.pace = 1
-		p.shrink(2)
+		p.shrink()
 	case worst > strainLimit:
 		p.pace = max(p.pace/2, 1)
-		p.shrink(16)
 	case worst <= easyLimit:
 		p.grow()
 	}
@@ -100,10 +103,9 @@ func (p *pulse) beat(now time.Time, strain time.Duration) {
 	p.next = make(chan struct{})
 }
 
-// shrink takes a part of the room away, and remembers that more was too much.
-func (p *pulse) shrink(part int) {
-	room := min(p.room, p.inFlight)
-	p.room = max(room-(room+part-1)/part, leastRoom)
+// shrink takes half of the room away, and remembers that more was too much.
+func (p *pulse) shrink() {
+	p.room = max(min(p.room, p.inFlight)/2, leastRoom)
 	p.enough = p.room
 }
 
@@ -111,7 +113,9 @@ func (p *pulse) shrink(part int) {
 // something was late, slowly from there on.
 func (p *pulse) grow() {
 	if p.left == 0 {
-		p.pace = min(p.pace+1, maxPace)
+		if p.busy++; p.busy%paceBeats == 0 {
+			p.pace = min(p.pace+1, maxPace)
+		}
 	}
 	if p.inFlight < p.room {
 		return

@@ -192,6 +192,7 @@ func runPipelined(r *caseRun) {
 		r.use(c)
 	}
 	r.until(short+second, endedTwice(queued))
+	r.until(seenLimit, toldTwice(queued))
 	r.srv.Release(queueKey, token)
 	var wg sync.WaitGroup
 	for _, c := range queued {
@@ -211,14 +212,22 @@ func runPipelined(r *caseRun) {
 // endedTwice returns a condition for until: two attempts for the calls' key have
 // ended in the table, or two of the calls.
 func endedTwice(calls []*call) func(history.Event) bool {
-	attempts, results := 0, 0
+	attempts, told := 0, toldTwice(calls)
 	return func(e history.Event) bool {
-		switch {
-		case e.Kind == history.AttemptEnded && e.Key == calls[0].key:
+		if e.Kind == history.AttemptEnded && e.Key == calls[0].key {
 			attempts++
-		case e.Kind == history.CallResult && e.Key == calls[0].key:
+		}
+		return told(e) || attempts >= 2
+	}
+}
+
+// toldTwice returns a condition for until: two of the calls have ended.
+func toldTwice(calls []*call) func(history.Event) bool {
+	results := 0
+	return func(e history.Event) bool {
+		if e.Kind == history.CallResult && e.Key == calls[0].key {
 			results++
 		}
-		return attempts >= 2 || results >= 2
+		return results >= 2
 	}
 }
