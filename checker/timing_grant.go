@@ -106,14 +106,23 @@ func (j *judge) lateUnreleased(c *call, f *wireFrame, g *grant, due time.Duratio
 		c.client, g.token, f.ref, ms(f.end().at), c.id, c.key, ms(due), ms(proof.at), ms(g.end.at)), j.evidence(s))
 }
 
-// healthy tells whether one session of the client was up, its preface done, from
-// one moment to another.
+// healthy tells whether a client could send from one moment to another: a session of
+// it, its preface done, was up all the time, or one was up at first and all that
+// ended since did so by the client's own doing.
 func (v *view) healthy(client string, from, to moment) bool {
-	return slices.ContainsFunc(v.sessionsOf(client), func(s *session) bool {
-		rs := s.requests()
+	up, hindered := false, false
+	for _, s := range v.sessionsOf(client) {
 		end := s.ended()
-		return len(rs) > 0 && rs[0].whole && rs[0].end().before(from) && (!end.happened() || to.before(end))
-	})
+		hindered = hindered || from.before(end) && end.before(to) && !s.closed.before(s.cut.moment)
+		if rs := s.requests(); len(rs) == 0 || !rs[0].whole || !rs[0].end().before(from) || end.before(from) {
+			continue
+		}
+		if to.before(end) {
+			return true
+		}
+		up = true
+	}
+	return up && !hindered
 }
 
 // provedRead is when the client had shown that it had read f, by a barrier (P3): it
