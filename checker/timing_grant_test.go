@@ -222,6 +222,16 @@ func TestLateGrantNotReleased(t *testing.T) {
 		s.pass(s.got(1, "k2", 78, 9)).sent(1, "rst").seen(2, "fin")
 		s.ask(2, "c1", "k2", 5*sec, 30*sec).acquired(2, "k2", 9)
 	})
+	fine("the preface came later", 0, func(s *script) {
+		s.pass(s.got(1, "k2", 78, 9)).sent(1, "rst").seen(2, "fin").add(history.Event{Kind: history.SessionOpened, Session: 3, Client: "c1"})
+		s.ask(2, "c1", "k2", 5*sec, 30*sec).acquired(2, "k2", 9).pass(s.line(3, s2c, "greeting", "node-1 nonce")).pass(s.line(3, c2s, "auth", "digest"))
+	})
+	found("one was cut before the proof", 0, func(s *script) {
+		s.sent(2, "rst").pass(s.got(1, "k2", 78, 9)).ask(2, "c1", "k2", 5*sec, 30*sec).acquired(2, "k2", 9).seen(1, "fin")
+	})
+	found("a new one was cut after the lease", 1, func(s *script) {
+		s.seen(1, "rst").seen(2, "rst").open(3, "c1").till(31*sec).ended(0, "k1", 7).sent(3, "rst").at = 4 * sec
+	})
 	fine("told before the barrier", 0, func(s *script) { s.ask(2, "c1", "k2", 5*sec, 30*sec).acquired(2, "k2", 9).pass(s.got(1, "k2", 78, 9)) })
 	fine("another client was told", 0, func(s *script) {
 		s.ask(2, "c2", "k2", 5*sec, 30*sec).pass(s.got(1, "k2", 78, 9)).acquired(2, "k2", 9)
