@@ -247,8 +247,8 @@ func (v *view) about(d *dialogue, r *wireFrame) Evidence {
 	return v.evidence(s)
 }
 
-// maxWindow bounds the attempts of a window in which T frames are paired with
-// attempts; a larger one is not judged.
+// maxWindow bounds the attempts of a window in which replies are held against each
+// of them; a larger one is not judged by rules that need that.
 const maxWindow = 64
 
 // clockSlack is by how much a T may be early before the finding is certain: the

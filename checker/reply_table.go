@@ -23,6 +23,9 @@ func zeroNeverQueues(j *judge) {
 	}
 	for _, d := range j.dialogues() {
 		for _, w := range d.windows() {
+			if w.to-w.from > maxWindow {
+				continue
+			}
 			for _, r := range w.replies {
 				j.zeroAnswered(&w, r)
 			}

@@ -31,6 +31,18 @@ func queuedZero(wait uint64, pause time.Duration, table bool) func(s *script) {
 	}
 }
 
+// crowd plays n attempts of one owner with wait 0 on a held key, and a grant of one
+// of them when it is released.
+func crowd(n int) func(s *script) {
+	return func(s *script) {
+		s.pass(s.req(2, "k1", 5, 60, 8)).granted(2, "k1", 3, 60*sec).pass(s.got(2, "k1", 8, 3))
+		for range n {
+			s.pass(s.req(1, "k1", 0, 30, 7))
+		}
+		s.wait(2*sec).pass(s.rel(2, "k1", 3)).ended(2, "k1", 3).pass(s.answer(2, "R", "k1", 3)).granted(1, "k1", 4, 30*sec).pass(s.got(1, "k1", 7, 4))
+	}
+}
+
 func TestZeroNeverQueues(t *testing.T) {
 	found := []string{zeroRule + " contract"}
 	for _, table := range []bool{true, false} {
@@ -47,6 +59,8 @@ func TestZeroNeverQueues(t *testing.T) {
 				queuedZero(0, 2*sec, table)(s)
 				s.add(history.Event{Kind: history.RanLate, N: 700})
 			}, nil, false},
+			{"as many as can be told apart", v1, crowd(maxWindow), found, true},
+			{"more than can be told apart", v1, crowd(maxWindow + 1), nil, false},
 			{"a second attempt of the owner waits", v1, func(s *script) {
 				s.pass(s.req(1, "k1", 9, 30, 7))
 				queuedZero(0, 2*sec, table)(s)
