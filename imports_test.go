@@ -46,7 +46,7 @@ var rooms = []room{
 	{"internal/wrongclient", []string{"adapter", "frames"}, "it must not share the reference client's code, or it would share its mistakes"},
 	{
 		"verify",
-		[]string{"frames", "history", "faults", "proxy", "server", "client", "checker", "adapter", "adapter/reference", "scenarios"},
+		[]string{"frames", "history", "faults", "proxy", "server", "client", "checker", "adapter", "adapter/reference", "scenarios", "internal/memnet"},
 		"the sweep is driven by commands and tests, it does not know them",
 	},
 	{

@@ -140,6 +140,7 @@ type Result struct {
 	Fired    bool            `json:"fired"`
 	Reason   string          `json:"reason"`
 	Repeated int             `json:"repeated,omitempty"`
+	Seconds  float64         `json:"seconds"` // that its last try took
 }
 
 // SanityResult is the verdict of a run without a fault that is no case of the
@@ -222,7 +223,7 @@ func (r *Report) sanity(when string, c CaseResult) {
 }
 
 func result(c CaseResult) Result {
-	return Result{Case: c.Case.ID.String(), Verdict: c.Verdict, Fired: c.Fired, Reason: c.Reason, Repeated: c.Repeated}
+	return Result{Case: c.Case.ID.String(), Verdict: c.Verdict, Fired: c.Fired, Reason: c.Reason, Repeated: c.Repeated, Seconds: math.Round(c.took.Seconds()*1000) / 1000}
 }
 
 // add adds a case of the plan.

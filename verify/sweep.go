@@ -39,7 +39,7 @@ func allCases(g *frames.Grammar, sweep string) []Case {
 				if !applies(t, g, x) || w.Only != nil && !w.Only(t, x) {
 					continue
 				}
-				for _, k := range offsets(t, x, sweep) {
+				for _, k := range offsets(t, w, x, sweep) {
 					id := base
 					id.Frame, id.Offset, id.Fault = x.Frame, k, t.ID
 					out = append(out, Case{ID: id, Workload: w, Frame: x})
@@ -78,11 +78,13 @@ func applies(t *faults.Type, g *frames.Grammar, x Expected) bool {
 // each lists the faults that the standard sweep does at every offset.
 var each = []string{"truncate-fin", "truncate-rst", "truncate-silence", "split"}
 
-// light lists the faults of the smoke sweep, apart from truncate-fin and -rst.
-var light = []string{"split", "delay", "drop", "inject-keepalive", "inject-stray", "refuse", "accept-fin"}
+// light lists the faults of the smoke sweep, apart from truncate-fin and -rst, and
+// truncate-silence and drop where that takes no longer than the unanswered release
+// of workload single.
+var light = []string{"split", "delay", "inject-keepalive", "inject-stray", "refuse", "accept-fin"}
 
 // offsets lists where a sweep does a fault to a frame.
-func offsets(t *faults.Type, x Expected, sweep string) []int {
+func offsets(t *faults.Type, w *Workload, x Expected, sweep string) []int {
 	all := t.Range.Offsets(x.Size)
 	all = slices.DeleteFunc(all, func(k int) bool { return t.Injects != "" && k == 0 && x.isPreface() })
 	if len(all) == 0 {
@@ -99,7 +101,7 @@ func offsets(t *faults.Type, x Expected, sweep string) []int {
 		n := x.Size
 		marks := []int{0, 1, n / 2, n - 1, n}
 		return slices.DeleteFunc(all, func(k int) bool { return !slices.Contains(marks, k) })
-	case sweep == SweepSmoke && t.ID == "truncate-silence" && x.Frame.Op == "A":
+	case sweep == SweepSmoke && (t.ID == "truncate-silence" || t.ID == "drop") && x.Frame.Op == "A" && w == single:
 		return all[len(all)-1:]
 	case sweep == SweepSmoke && !slices.Contains(light, t.ID):
 		return nil
