@@ -2,4 +2,8 @@
 
 package verify
 
+import "time"
+
 func descriptorLimit() (int, bool) { return 0, false }
+
+func processorTime() (time.Duration, bool) { return 0, false }

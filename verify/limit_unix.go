@@ -2,7 +2,10 @@
 
 package verify
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // descriptorLimit returns how many files this process may have open. The Go
 // runtime has raised the soft limit to the hard one.
@@ -12,4 +15,13 @@ func descriptorLimit() (int, bool) {
 		return 0, false
 	}
 	return int(min(uint64(l.Cur), 1<<30)), true
+}
+
+// processorTime returns how much processor time this process has used.
+func processorTime() (time.Duration, bool) {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0, false
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), true
 }

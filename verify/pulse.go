@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -16,12 +17,18 @@ const (
 	strainLimit = 60 * time.Millisecond
 	// easyLimit is the lateness up to which more cases are started.
 	easyLimit = 5 * time.Millisecond
-	firstPace = 1
+	firstPace = 2
 	maxPace   = 14
-	// paceBeats is how many beats of full use it takes to start one case more a
-	// beat: no fewer than bring news of the adapter.
-	paceBeats = 4
-	leastRoom = 1
+	// paceBeats is how many beats bring news of the processor time used and of the
+	// adapter, and pass from one change of the pace to the next.
+	paceBeats = 5
+	// Under calmLoad of the processor time that there is, more is started; over
+	// fullLoad less is.
+	calmLoad = 0.60
+	fullLoad = 0.80
+	// shrinkFor is how long it takes to see what having less in flight brings.
+	shrinkFor = time.Second
+	leastRoom = 8
 	slowBeats = 4
 	// A discarded case is tried again when nothing was strained for restFor, or
 	// after restLimit.
@@ -31,9 +38,9 @@ const (
 
 // pulse watches whether this process runs when it should, and lets cases start
 // so that they do not make each other late: a case costs a few milliseconds of
-// processor time, and hundreds at once would cost half a second. What may be in
-// started grows slowly while all is well, and halves when something was late; a
-// case that waits costs nothing, so what is in flight is bounded only then.
+// processor time, and hundreds at once would cost half a second. How many start
+// follows the processor time used, and falls when something was late. A case that
+// waits costs nothing, so what is in flight is bounded only after something was.
 type pulse struct {
 	strain func() time.Duration // of the adapter
 
@@ -47,7 +54,11 @@ type pulse struct {
 	maxRoom  int
 	enough   int // room up to which it grows fast
 	beats    int // that the room was all used
-	busy     int // beats that the pace was all used
+	count    int // beats in all
+	used     bool
+	cpu      time.Duration // of this process, at wall
+	wall     time.Time
+	shrunk   time.Time
 	inFlight int
 	peak     int           // most in flight
 	next     chan struct{} // closed at the next beat
@@ -86,14 +97,18 @@ func (p *pulse) beat(now time.Time, strain time.Duration) {
 	if worst > strainLimit {
 		p.strained = now
 	}
+	p.used = p.used || p.left == 0
 	switch {
 	case worst > LateLimit:
 		p.pace = 1
-		p.shrink()
+		p.shrink(now)
 	case worst > strainLimit:
 		p.pace = max(p.pace/2, 1)
-	case worst <= easyLimit:
-		p.grow()
+	default:
+		p.grow(worst <= easyLimit)
+	}
+	if p.count++; p.count%paceBeats == 0 {
+		p.steer(p.load(now), worst)
 	}
 	p.left = p.pace
 	if worst > strainLimit {
@@ -103,21 +118,46 @@ func (p *pulse) beat(now time.Time, strain time.Duration) {
 	p.next = make(chan struct{})
 }
 
+// load is which part of the processor time that there was this process has used
+// since it was asked last.
+func (p *pulse) load(now time.Time) float64 {
+	cpu, ok := processorTime()
+	wall := now.Sub(p.wall)
+	used := cpu - p.cpu
+	p.cpu, p.wall = cpu, now
+	if !ok || wall <= 0 {
+		return 0
+	}
+	return used.Seconds() / (wall.Seconds() * float64(runtime.GOMAXPROCS(0)))
+}
+
+// steer sets how many cases may start a beat by the processor time used: a case
+// costs as much at its end as at its beginning, so that what is started at full
+// speed would come due all at once.
+func (p *pulse) steer(load float64, worst time.Duration) {
+	switch {
+	case load > fullLoad:
+		p.pace = max(p.pace*3/4, 1)
+	case load < calmLoad && worst <= easyLimit && p.used:
+		p.pace = min(p.pace+1, maxPace)
+	}
+	p.used = false
+}
+
 // shrink takes half of the room away, and remembers that more was too much.
-func (p *pulse) shrink() {
-	p.room = max(min(p.room, p.inFlight)/2, leastRoom)
+func (p *pulse) shrink(now time.Time) {
+	if now.Sub(p.shrunk) < shrinkFor {
+		return
+	}
+	p.shrunk = now
+	p.room = max(min(p.room, p.inFlight)/2, min(leastRoom, p.maxRoom))
 	p.enough = p.room
 }
 
 // grow gives more room where it is used: fast up to what was enough when
 // something was late, slowly from there on.
-func (p *pulse) grow() {
-	if p.left == 0 {
-		if p.busy++; p.busy%paceBeats == 0 {
-			p.pace = min(p.pace+1, maxPace)
-		}
-	}
-	if p.inFlight < p.room {
+func (p *pulse) grow(easy bool) {
+	if p.inFlight < p.room || !easy {
 		return
 	}
 	p.beats++

@@ -353,6 +353,7 @@ func (r *Report) finish(elapsed time.Duration, restarts int) {
 	r.ElapsedS = math.Round(elapsed.Seconds()*10) / 10
 	r.Restarts = restarts
 	order := r.sortResults()
+	r.sortSanity()
 	sort.SliceStable(r.Findings, func(i, j int) bool {
 		a, b := r.Findings[i], r.Findings[j]
 		if order[a.Case] != order[b.Case] {
@@ -389,6 +390,22 @@ func (r *Report) sortResults() map[string]int {
 	}
 	sort.SliceStable(r.Results, func(i, j int) bool { return order[r.Results[i].Case] < order[r.Results[j].Case] })
 	return order
+}
+
+// sortSanity puts the first run before the controls, which go in the order of the
+// workloads, and the last behind them.
+func (r *Report) sortSanity() {
+	rank := func(s SanityResult) int {
+		switch s.When {
+		case "first":
+			return -1
+		case "last":
+			return len(workloads)
+		}
+		id, _ := ParseCaseID(s.Case)
+		return slices.IndexFunc(workloads, func(w *Workload) bool { return w.ID == id.Workload })
+	}
+	sort.SliceStable(r.Sanity, func(i, j int) bool { return rank(r.Sanity[i]) < rank(r.Sanity[j]) })
 }
 
 func (r *Report) coverage() {

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"tornwire/checker"
-	"tornwire/faults"
 	"tornwire/frames"
 	"tornwire/history"
 )
@@ -62,9 +60,9 @@ type runner struct {
 	pool    *adapterPool
 	policy  checker.Policy
 	started time.Time
-	control map[string]CaseResult // by workload: its run without a fault
 
 	mu       sync.Mutex
+	control  map[string]CaseResult // by workload: its run without a fault
 	progress Progress
 	onStep   func(Progress)
 	report   *Report
@@ -74,7 +72,7 @@ type runner struct {
 // Run runs a plan and returns its report; the report is complete also when ctx
 // was cancelled half-way. onStep, if not nil, is told of every finished case.
 func Run(ctx context.Context, p *Plan, onStep func(Progress)) *Report {
-	r := &runner{p: p, started: time.Now(), onStep: onStep, report: newReport(p)}
+	r := &runner{p: p, started: time.Now(), onStep: onStep, report: newReport(p), control: map[string]CaseResult{}}
 	r.pool = &adapterPool{start: p.Start, dialect: p.Dialect}
 	r.pulse = newPulse(p.Parallel, r.pool.strain)
 	var cancel context.CancelFunc
@@ -116,8 +114,7 @@ func (r *runner) run(ctx context.Context) {
 	if !r.sanity(ctx, "first") {
 		return
 	}
-	r.control = r.controls(ctx)
-	r.sweep(ctx)
+	r.sweep(ctx, r.controls(ctx))
 	if len(r.p.Options.Cases) == 0 {
 		r.confirm(ctx)
 	}
@@ -142,84 +139,6 @@ func (r *runner) sanity(ctx context.Context, when string) bool {
 		r.report.skipAll(res.Reason)
 	}
 	return res.Verdict != checker.Inconclusive && res.Verdict != checker.Skipped
-}
-
-// controls runs each workload that the plan needs without a fault, and returns
-// the results by workload.
-func (r *runner) controls(ctx context.Context) map[string]CaseResult {
-	need := map[string]Case{}
-	listed := map[string]bool{}
-	for _, c := range r.p.Cases {
-		w := c.Workload
-		need[w.ID] = Case{ID: CaseID{Dialect: r.p.Dialect, Workload: w.ID, Fault: NoFault}, Workload: w}
-		if c.ID.Fault == NoFault {
-			listed[w.ID] = true
-		}
-	}
-	out := map[string]CaseResult{}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for id, c := range need {
-		wg.Go(func() {
-			res := r.runNow(ctx, c)
-			mu.Lock()
-			out[id] = res
-			mu.Unlock()
-		})
-	}
-	wg.Wait()
-	for _, w := range workloads {
-		res, ok := out[w.ID]
-		switch {
-		case !ok:
-		case listed[w.ID]:
-			r.done(res)
-		default:
-			r.report.sanity("control", res)
-		}
-	}
-	return out
-}
-
-// sweep runs the cases with a fault, many at once.
-func (r *runner) sweep(ctx context.Context) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for _, c := range r.longestFirst() {
-		if c.ID.Fault == NoFault {
-			continue
-		}
-		if v, why := canFire(c, r.control[c.Workload.ID]); v != checker.Safe {
-			r.done(CaseResult{Case: c, Verdict: v, Reason: why})
-			continue
-		}
-		if !r.pulse.enter(ctx) {
-			return
-		}
-		wg.Go(func() {
-			r.done(r.runCase(ctx, c))
-		})
-	}
-}
-
-// longestFirst orders the cases by how long they will take at most, so that the
-// last of them does not begin when all others are over.
-func (r *runner) longestFirst() []Case {
-	likely := func(c Case) time.Duration {
-		d := r.control[c.ID.Workload].took
-		if t, ok := faults.ByID(c.ID.Fault); ok && (c.Workload.Own != nil || slices.Contains(silent, t.ID)) {
-			d += releaseLimit
-		}
-		return d.Round(time.Second) // equals stay in their order
-	}
-	out := slices.Clone(r.p.Cases)
-	slices.SortStableFunc(out, func(a, b Case) int { return cmp.Compare(likely(b), likely(a)) })
-	return out
-}
-
-// silent lists faults after which a call or a release ends only at its own limit.
-var silent = []string{
-	"truncate-silence", "truncate-fin-server", "truncate-rst-server", "truncate-fin-client", "truncate-rst-client", "stall", "drop", "hold",
 }
 
 // done puts a result into the report.
@@ -352,7 +271,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 	events := run.finish()
 	t.took = time.Since(run.began)
 	t.read(events)
-	t.Fired = t.firedFor(r.control[c.Workload.ID])
+	t.Fired = t.firedFor(r.controlOf(c.Workload))
 	switch {
 	case ctx.Err() != nil:
 		t.err = errNotRun
