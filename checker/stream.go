@@ -243,6 +243,9 @@ type splitter struct {
 	dec      *frames.Decoder
 	prefaces int // preface lines still to come
 	cur      *wireFrame
+	start    int // place of its first cell in the stream
+	at       int // place of the cell that is added
+	one      [1]byte
 	out      *stream
 }
 
@@ -254,7 +257,8 @@ func (s *stream) split(g *frames.Grammar, session int, dir frames.Direction) {
 		}
 	}
 	for i := range s.cells {
-		if c := s.cells[i]; !sp.add(c) {
+		sp.at = i
+		if c := &s.cells[i]; !sp.add(c) {
 			s.darken(c.when)
 			return
 		}
@@ -262,7 +266,7 @@ func (s *stream) split(g *frames.Grammar, session int, dir frames.Direction) {
 }
 
 // add takes the next byte. It is false if the stream cannot be read any more.
-func (sp *splitter) add(c cell) bool {
+func (sp *splitter) add(c *cell) bool {
 	if sp.cur != nil && sp.cur.unknown && (c.known || c.ref != sp.cur.ref || c.off == 0) {
 		sp.cur = nil
 	}
@@ -272,7 +276,8 @@ func (sp *splitter) add(c cell) bool {
 	if !c.known {
 		return sp.addUnknown(c)
 	}
-	pc, _ := sp.dec.Next([]byte{c.b})
+	sp.one[0] = c.b
+	pc, _ := sp.dec.Next(sp.one[:])
 	if pc.Kind == frames.Opaque {
 		return false
 	}
@@ -280,7 +285,7 @@ func (sp *splitter) add(c cell) bool {
 		sp.begin(c, pc.Shape)
 	}
 	sp.cur.data = append(sp.cur.data, c.b)
-	sp.cur.cells = append(sp.cur.cells, c)
+	sp.keep()
 	if pc.Last {
 		sp.cur.whole = true
 		if pc.Kind == frames.Preface {
@@ -291,14 +296,15 @@ func (sp *splitter) add(c cell) bool {
 	return true
 }
 
-func (sp *splitter) begin(c cell, shape *frames.Shape) {
+func (sp *splitter) begin(c *cell, shape *frames.Shape) {
+	sp.start = sp.at
 	sp.cur = &wireFrame{session: sp.session, shape: shape, ref: c.ref}
 	sp.out.frames = append(sp.out.frames, sp.cur)
 }
 
 // addUnknown keeps a frame whose bytes were not recorded apart. It may only
 // stand between two frames.
-func (sp *splitter) addUnknown(c cell) bool {
+func (sp *splitter) addUnknown(c *cell) bool {
 	if sp.cur != nil && !sp.cur.unknown {
 		return false
 	}
@@ -311,12 +317,15 @@ func (sp *splitter) addUnknown(c cell) bool {
 			sp.prefaces--
 		}
 	}
-	sp.cur.cells = append(sp.cur.cells, c)
+	sp.keep()
 	return true
 }
 
+// keep adds the cell at hand to the frame: a frame is a part of its stream.
+func (sp *splitter) keep() { sp.cur.cells = sp.out.cells[sp.start : sp.at+1 : sp.at+1] }
+
 // skipPrefaces lets a history that begins after the preface be read.
-func (sp *splitter) skipPrefaces(c cell) {
+func (sp *splitter) skipPrefaces(c *cell) {
 	if sp.prefaces == 0 {
 		return
 	}

@@ -67,16 +67,16 @@ type view struct {
 
 func newView(events []history.Event, g *frames.Grammar, p Policy) *view {
 	v := &view{
-		policy: p, g: g, events: slices.Clone(events),
+		policy: p, g: g, events: inSequence(events),
 		byID: map[int]*session{}, peers: map[string]*session{}, byCall: map[int]*call{}, closing: map[string]moment{},
 	}
-	slices.SortStableFunc(v.events, func(a, b history.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	if s, ok := g.Shape(frames.ClientToServer, opAcquire); ok {
 		_, v.owners = s.Field(fieldOwner)
 	}
 	if s, ok := g.Shape(frames.ClientToServer, opRelease); ok {
 		_, v.tokens = s.Field(fieldToken)
 	}
+	v.makeRoom()
 	v.noteAltered()
 	for i := range v.events {
 		e, m := &v.events[i], moment{i + 1, v.events[i].At}
@@ -114,6 +114,40 @@ func (v *view) session(id int) *session {
 		v.sessions = append(v.sessions, s)
 	}
 	return s
+}
+
+// inSequence returns the events in the order of their Seq; a recorder's are already.
+func inSequence(events []history.Event) []history.Event {
+	bySeq := func(a, b history.Event) int { return cmp.Compare(a.Seq, b.Seq) }
+	if !slices.IsSortedFunc(events, bySeq) {
+		events = slices.Clone(events)
+		slices.SortStableFunc(events, bySeq)
+	}
+	return events
+}
+
+// makeRoom counts the bytes of each stream, because most of the time would else go
+// into growing them.
+func (v *view) makeRoom() {
+	type place struct {
+		session int
+		dir     frames.Direction
+		out     bool
+	}
+	n := map[place]int{}
+	for i := range v.events {
+		if e := &v.events[i]; e.Dir <= frames.ServerToClient && plausible(e) && (e.Kind == history.Received || e.Kind == history.WriteBegun) {
+			n[place{e.Session, e.Dir, e.Kind == history.WriteBegun}] += e.N
+		}
+	}
+	for p, room := range n {
+		l := v.session(p.session).link(p.dir)
+		if p.out {
+			l.out.cells = make([]cell, 0, room)
+		} else {
+			l.in.cells = make([]cell, 0, room)
+		}
+	}
 }
 
 // noteAltered finds the frames that a fault changed on the way. Where the record

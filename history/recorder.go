@@ -25,7 +25,12 @@ type Recorder struct {
 }
 
 // NewRecorder starts a history; At counts from now.
-func NewRecorder() *Recorder { return &Recorder{start: time.Now()} }
+func NewRecorder() *Recorder {
+	return &Recorder{start: time.Now(), events: make([]Event, 0, firstEvents)}
+}
+
+// firstEvents is room for the events of a short case.
+const firstEvents = 64
 
 // Add stamps the event with its number and time and keeps it. Data must not be
 // changed afterwards. A nil recorder keeps nothing.
@@ -59,8 +64,8 @@ func (r *Recorder) Since() time.Duration {
 	return time.Since(r.start)
 }
 
-// Events returns a copy of the events from number from (0 is the first) on, and
-// a channel that is closed when there are more, or when the first is lost because
+// Events returns the events from number from (0 is the first) on, which must not be
+// changed, and a channel that is closed when there are more, or when the first is lost because
 // the history is full. A nil recorder has no events and no channel.
 func (r *Recorder) Events(from int) ([]Event, <-chan struct{}) {
 	if r == nil {
@@ -75,7 +80,7 @@ func (r *Recorder) Events(from int) ([]Event, <-chan struct{}) {
 	if from >= len(r.events) {
 		return nil, r.changed
 	}
-	return append([]Event(nil), r.events[from:]...), r.changed
+	return r.events[from:len(r.events):len(r.events)], r.changed
 }
 
 // Full tells whether events were lost because there were more than MaxEvents.

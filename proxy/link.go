@@ -52,6 +52,16 @@ type link struct {
 	queue    queue
 }
 
+// buffer returns what a link reads into; a link that reads little at once has one
+// of its own.
+func (p *Proxy) buffer() (buf []byte, done func()) {
+	if n := p.cfg.ReadSize; n > 0 && n < ReadSize {
+		return make([]byte, n), func() {}
+	}
+	b := buffers.Get().(*[ReadSize]byte)
+	return b[:], func() { buffers.Put(b) }
+}
+
 // mark names the bytes of one frame in a write.
 type mark struct {
 	frame  history.FrameRef
@@ -77,10 +87,10 @@ func (l *link) other() *link { return l.s.links[l.dir.Opposite()] }
 
 // run reads until the sender ends or we end it, then passes the end on.
 func (l *link) run() {
-	buf := buffers.Get().(*[ReadSize]byte)
-	defer buffers.Put(buf)
+	buf, done := l.s.p.buffer()
+	defer done()
 	for {
-		n, err := l.src.Read(buf[:])
+		n, err := l.src.Read(buf)
 		if n > 0 {
 			l.feed(buf[:n])
 		}

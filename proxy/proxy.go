@@ -49,6 +49,9 @@ type Config struct {
 	Rules *faults.Set
 	// Recorder keeps every byte and end; nil for none.
 	Recorder *history.Recorder
+	// ReadSize is how many bytes are read at once, and so what a waiting link keeps in
+	// memory: 1 to ReadSize, 0 means ReadSize.
+	ReadSize int
 	// Keep, if set, is given the connections of clients that are still connected
 	// when Serve ends, instead of an RST to them. Nothing more is read or written.
 	Keep func(net.Conn)

@@ -37,6 +37,8 @@ const (
 	watchAfter = 250 * time.Millisecond
 	// closeLimit is how long the ends of a closed client's sessions are awaited.
 	closeLimit = time.Second
+	// readSize holds any frame; hundreds of cases wait at once.
+	readSize = 512
 	// quietFor and calmLimit: after open, a client that connects by itself has
 	// done so when its connections were quiet for so long.
 	quietFor  = 40 * time.Millisecond
@@ -143,7 +145,7 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 	if err != nil {
 		return nil, err
 	}
-	cfg := proxy.Config{Grammar: r.grammar, Upstream: l.Addr().String(), Rules: rules, Recorder: r.rec, Dial: inside.Dial}
+	cfg := proxy.Config{Grammar: r.grammar, Upstream: l.Addr().String(), Rules: rules, Recorder: r.rec, Dial: inside.Dial, ReadSize: readSize}
 	if !conn.closes() {
 		cfg.Keep = conn.keep
 	}
