@@ -7,8 +7,8 @@ import "runtime"
 const usualParallel = 1024
 
 // descriptorsPerCase is what a case of most workloads needs at once, in this
-// process: its listeners, and four ends for each session.
-const descriptorsPerCase = 18
+// process: its listeners, and two ends of each session with its client.
+const descriptorsPerCase = 12
 
 // defaultParallel derives the cases in flight from the descriptor limit. It returns
 // that limit too if it is what bounds them.

@@ -19,7 +19,7 @@ var errTable = errors.New("the embedded server's table refused a free key: this 
 const DefaultTimeout = time.Minute
 
 // MaxParallel is the most cases in flight.
-const MaxParallel = 1024
+const MaxParallel = 4096
 
 // Options say what is verified and how. The zero value of a field means its
 // default.

@@ -195,7 +195,7 @@ func listCases(stdout, stderr io.Writer, p *verify.Plan) error {
 }
 
 // memoryLimit is from which on the collector works harder, in bytes.
-const memoryLimit = 384 << 20
+const memoryLimit = 448 << 20
 
 // quietEvery is how often progress is told where there is no terminal.
 const quietEvery = 10 * time.Second
