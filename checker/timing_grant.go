@@ -10,7 +10,8 @@ import (
 
 // lateGrant stands on W, V and S: the client cannot have begun to count later than
 // the first byte of its A was received, so an A whose last byte began to be written
-// more than the whole wait after that was past the deadline for certain (P9). It is
+// more than the whole wait after that was past the deadline for certain (P9); by how
+// much a living client's timer may be late (P11) is given to it on top. It is
 // broken by an entry on that grant while the table shows it live; an entry on one
 // whose lease had ended is for entry-after-lease, and for this rule only where the
 // lease is not shorter than the wait and the client is official. And it is broken
@@ -28,7 +29,7 @@ func lateGrant(j *judge) {
 		for _, f := range j.finals(c, opAcquired) {
 			t, _, ok := f.field(fieldToken)
 			g := j.grantOf(c.key, t)
-			if !ok || f.end().at <= due || g == nil || j.seenBefore(c.client, f, t) {
+			if !ok || f.end().at <= due+stampSlack || g == nil || j.seenBefore(c.client, f, t) {
 				continue
 			}
 			if j.open(f) && c.result.happened() {

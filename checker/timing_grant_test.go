@@ -25,13 +25,13 @@ func TestLateGrantEntered(t *testing.T) {
 		wait, after time.Duration
 		late        bool
 	}{
-		{sec, sec, false},
-		{sec, sec + msec, true},
+		{sec, sec + 200*msec, false},
+		{sec, sec + 201*msec, true},
 		{sec, 2500 * msec, true},
-		{5 * sec, 5 * sec, false},
-		{5 * sec, 5*sec + msec, true},
-		{0, 5 * sec, false},
-		{0, 5*sec + msec, true},
+		{5 * sec, 5*sec + 200*msec, false},
+		{5 * sec, 5*sec + 201*msec, true},
+		{0, 5*sec + 200*msec, false},
+		{0, 5*sec + 201*msec, true},
 		{300 * sec, 299 * sec, false},
 	} {
 		for _, profile := range []string{ProfileAny, ProfileOfficial} {
@@ -75,9 +75,9 @@ func TestLateGrantStamps(t *testing.T) {
 		s.recv(a, 0, n).bytes(history.WriteBegun, a, 0, n-1).till(sec+to).bytes(history.WriteBegun, a, n-1, n)
 		return s.wait(5*sec).bytes(history.WriteAccepted, a, 0, n).acquired(1, "k1", 7)
 	}
-	s := play(900*msec, sec)
+	s := play(900*msec, sec+200*msec)
 	s.want(s.timed())
-	s = play(900*msec, sec+msec)
+	s = play(900*msec, sec+201*msec)
 	s.want(s.timed(), "late-grant contract")
 }
 

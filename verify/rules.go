@@ -3,6 +3,7 @@ package verify
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"tornwire/faults"
 	"tornwire/frames"
@@ -69,6 +70,12 @@ func message(g *frames.Grammar, op, tail string, values map[string]uint64) ([]by
 	return b, err == nil
 }
 
+// sweepArgs are arguments that the sweep does not leave at their defaults: no
+// deadline of a workload may fall on the end of a pause.
+var sweepArgs = map[string]faults.Args{
+	"coalesce": {"most": 600 * time.Millisecond},
+}
+
 // rulesOf returns the rules that put the case's fault onto its frame.
 func rulesOf(c Case, g *frames.Grammar) (*faults.Set, error) {
 	if c.ID.Fault == NoFault {
@@ -82,6 +89,9 @@ func rulesOf(c Case, g *frames.Grammar) (*faults.Set, error) {
 	rule := faults.Rule{
 		ID: c.ID.String(), Fault: t, At: c.ID.Offset, Args: c.Workload.Args[t.ID],
 		Trigger: faults.Trigger{Dir: f.Dir, Op: f.Op, Session: f.Session, Nth: f.Nth},
+	}
+	if rule.Args == nil {
+		rule.Args = sweepArgs[t.ID]
 	}
 	if t.Injects != "" {
 		rule.Inject, _ = payload(g, t.Injects, c.Frame)
