@@ -185,7 +185,7 @@ func stale(t *testing.T, dialect string, wait time.Duration, again bool) *script
 	s.open(1, "c1").open(2, "c2").ask(1, "c1", "k1", wait, 2*sec)
 	s.pass(s.req(1, "k1", uint64(wait/sec), 2, 77)).granted(1, "k1", 7, 2*sec)
 	a := s.got(1, "k1", 77, 7)
-	s.recv(a, 0, len(a.b)).write(a, 0, len(a.b)-1).wait(2*sec).ended(0, "k1", 7).wait(300*time.Millisecond)
+	s.recv(a, 0, len(a.b)).write(a, 0, len(a.b)-1).wait(2*sec).ended(0, "k1", 7).wait(300 * time.Millisecond)
 	if again {
 		s.granted(2, "k1", 9, 30*sec)
 	}
