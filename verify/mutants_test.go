@@ -88,6 +88,9 @@ var severityShown = map[string]checker.Severity{
 	"eof-is-busy":    checker.Contract,
 }
 
+// besides lists a second rule that a defect certainly breaks.
+var besides = map[string]string{"late-not-released": "release-known"}
+
 var verdictOf = map[checker.Severity]checker.Verdict{
 	checker.Safety: checker.Unsafe, checker.Contract: checker.Nonconforming, checker.Hygiene: checker.NonStrict,
 }
@@ -132,8 +135,24 @@ func mutant(t *testing.T, d wrongclient.Defect, dialect string, want checker.Ver
 	if !slices.Contains(certain(r), d.Rule) {
 		t.Errorf("broken for certain: %v, and not %s", certain(r), d.Rule)
 	}
+	if also, ok := besides[d.Name]; ok && !slices.Contains(certain(r), also) {
+		t.Errorf("broken for certain: %v, and not %s besides", certain(r), also)
+	}
 	if t.Failed() {
 		t.Log(text(r))
+	}
+}
+
+// TestEveryRuleHasAMutant: there is a client that breaks each rule about clients.
+func TestEveryRuleHasAMutant(t *testing.T) {
+	shown := map[string]bool{}
+	for _, d := range wrongclient.Defects() {
+		shown[d.Rule], shown[besides[d.Name]] = true, true
+	}
+	for _, r := range checker.Rules() {
+		if r.Side == "client" && !shown[r.ID] {
+			t.Errorf("no defect breaks %s", r.ID)
+		}
 	}
 }
 
