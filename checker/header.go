@@ -95,7 +95,8 @@ func (v *view) inTime(c *call, f *wireFrame) bool {
 	return (!ok || c.result.at < d) && !c.cancel.before(c.result) && !v.closing[c.client].before(c.result)
 }
 
-// closedOn tells whether the client closed the session of f because of f: after
+// closedOn tells whether the client closed the session of f because of f: with a FIN,
+// since an RST may say that f lies unread, after
 // its first inner newline had begun to be written, with f delivered whole, before
 // the end of any call on the session, and with nothing else delivered that could
 // have been the cause.
@@ -103,7 +104,7 @@ func (v *view) closedOn(c *call, f *wireFrame) bool {
 	s := v.byID[f.session]
 	in, _ := f.innerNewline()
 	closed := s.closed.moment
-	if !closed.happened() || s.cut.before(closed) || !f.cells[in].when.before(closed) {
+	if !closed.happened() || s.reset || s.cut.before(closed) || !f.cells[in].when.before(closed) {
 		return false
 	}
 	if v.closing[c.client].before(closed) || v.late.before(closed) || !v.onlyAnswers(s, closed) {

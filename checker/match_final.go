@@ -41,7 +41,7 @@ func finalWord(j *judge, op string) {
 		atOnce := j.early(c, c.result) && since(accepted, c.result) <= inFlight
 		switch {
 		case c.outcome == history.OutcomeIndeterminate || c.outcome == history.OutcomeError:
-			if !atOnce || !j.declared(want) {
+			if !atOnce || !j.declared(want) || j.left(c, f) {
 				continue
 			}
 		case op == opBusy && j.policy.Busy != BusyFinal && !atOnce:
@@ -51,6 +51,14 @@ func finalWord(j *judge, op string) {
 			told(c), f.ref, f.shape.Name, ms(since(accepted, c.result))),
 			j.evidence(scene{call: c, frame: f, offset: len(f.data), at: c.result.ord}))
 	}
+}
+
+// left tells whether the client reset the session of f by itself around the result
+// of c: that is what a close with unread input is (P4), so f may lie there (P3). A FIN
+// comes only where all had been read.
+func (v *view) left(c *call, f *wireFrame) bool {
+	s := v.byID[f.session]
+	return s.reset && s.closed.at <= c.result.at+inFlight && !v.closing[c.client].before(s.closed.moment)
 }
 
 // soleFinal is the one final response that was written for a call which sent one

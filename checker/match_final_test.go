@@ -56,6 +56,8 @@ func TestFinalWordsAcquittals(t *testing.T) {
 				m := s.answer(1, op, "k1", 77)
 				s.recv(m, 0, 12).bytes(history.WriteBegun, m, 0, 12).told(1, indet)
 			},
+			"reset before":  func(s *script) { s.pass(s.answer(1, op, "k1", 77)).seen(1, "rst").told(1, indet) },
+			"reset after":   func(s *script) { s.pass(s.answer(1, op, "k1", 77)).told(1, "error").wait(900*msec).seen(1, "rst") },
 			"in part":       func(s *script) { s.cut(s.answer(1, op, "k1", 77), 11).told(1, indet) },
 			"closed before": func(s *script) { s.seen(1, "fin").pass(s.answer(1, op, "k1", 77)).told(1, indet) },
 			"cut":           func(s *script) { s.pass(s.answer(1, op, "k1", 77)).sent(1, "fin").told(1, indet) },

@@ -27,8 +27,9 @@ type session struct {
 	client string // whose listener it came in on; "" if the history does not say
 	links  [2]*link
 	opened moment
-	closed end // the first end that the client gave to it
-	cut    end // the first end that we gave to the client
+	closed end  // the first end that the client gave to it
+	cut    end  // the first end that we gave to the client
+	reset  bool // the client gave an RST to it, which it does by itself where input lies unread (P4)
 }
 
 func (s *session) link(d frames.Direction) *link { return s.links[d] }
@@ -183,9 +184,11 @@ func (v *view) wireEvent(e *history.Event, m moment) {
 	case history.WentOpaque:
 		v.session(e.Session).link(e.Dir).in.darken(m)
 	case history.EndSeen:
-		if s := v.session(e.Session); e.Side == history.ClientSide && !s.closed.happened() {
+		s := v.session(e.Session)
+		if e.Side == history.ClientSide && !s.closed.happened() {
 			s.closed = end{m, e.How, e.Cause}
 		}
+		s.reset = s.reset || e.Side == history.ClientSide && e.How == history.RST
 	case history.EndSent:
 		if s := v.session(e.Session); e.Side == history.ClientSide && !s.cut.happened() {
 			s.cut = end{m, e.How, e.Cause}
