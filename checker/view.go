@@ -68,7 +68,7 @@ type view struct {
 
 func newView(events []history.Event, g *frames.Grammar, p Policy) *view {
 	v := &view{
-		policy: p, g: g, events: inSequence(events),
+		policy: p, g: g, events: events,
 		byID: map[int]*session{}, peers: map[string]*session{}, byCall: map[int]*call{}, closing: map[string]moment{},
 	}
 	if s, ok := g.Shape(frames.ClientToServer, opAcquire); ok {

@@ -223,7 +223,7 @@ func (p *Plan) checkNumbers() error {
 		p.Profile = "any"
 	case "any", "official":
 	default:
-		return usagef("there is no profile %q%s", p.Profile, DidYouMean(p.Profile, []string{"any", "official"}))
+		return usagef("there is no profile %q%s; profiles are any and official", p.Profile, DidYouMean(p.Profile, []string{"any", "official"}))
 	}
 	if p.Busy == "" {
 		p.Busy = checker.BusyUnsettled

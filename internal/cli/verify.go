@@ -78,7 +78,10 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 		return usagef("--timeout is 0s, not 1s to 1h")
 	}
 	if f.format != "text" && f.format != "json" {
-		return usagef("there is no format %q%s", f.format, verify.DidYouMean(f.format, []string{"text", "json"}))
+		return usagef("there is no format %q%s; formats are text and json", f.format, verify.DidYouMean(f.format, []string{"text", "json"}))
+	}
+	if f.list && f.format == "json" {
+		return usagef("--list prints ids, one a line; it has no --format json")
 	}
 	for _, name := range []string{"workload", "fault", "rule"} {
 		if words, _ := cmd.Flags().GetStringSlice(name); cmd.Flags().Changed(name) && len(words) == 0 {
