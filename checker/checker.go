@@ -126,7 +126,10 @@ func Check(events []history.Event, p Policy) Result {
 	if !ok {
 		return res
 	}
-	v := newView(bounded(inSequence(events)), g, p)
+	whole := inSequence(events)
+	judged := bounded(whole)
+	v := newView(judged, g, p)
+	v.shortened = len(judged) < len(whole)
 	for i := range rules {
 		r := &rules[i]
 		if p.Only != nil && !p.Only[r.ID] {
