@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tornwire/adapter"
+	"tornwire/faults"
 	"tornwire/frames"
 	"tornwire/history"
 	"tornwire/internal/memnet"
@@ -48,6 +49,9 @@ const (
 	// fireLimit is how long a fault that has not fired when the workload is over
 	// is awaited.
 	fireLimit = time.Second
+	// refuseLimit ends the refusal of a connection that no call has needed. It is
+	// over the time that any workload takes.
+	refuseLimit = time.Minute
 )
 
 // address numbers the loopback addresses of this process. The second byte
@@ -157,6 +161,9 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 	context.AfterFunc(r.ctx, stop)
 	r.wg.Go(func() { _ = r.srv.Serve(r.netCtx, l) })
 	r.wg.Go(r.heed)
+	if lasts := refusesLater(c); lasts > 0 {
+		r.wg.Go(func() { r.refuseFor(lasts) })
+	}
 	return r, nil
 }
 
@@ -273,6 +280,41 @@ func (r *caseRun) openAt(name string, addresses int) bool {
 // refuses tells whether the case refuses the first connection of a client.
 func (r *caseRun) refuses(client string) bool {
 	return r.id.Fault == "refuse" && r.of.Frame.Client == client && r.of.Frame.ClientNth == 1
+}
+
+// refusesLater tells for how long the case refuses a connection that its client
+// makes in the course of the workload; zero if it does not.
+func refusesLater(c Case) time.Duration {
+	if c.ID.Fault != "refuse" || c.Frame.ClientNth < 2 {
+		return 0
+	}
+	t, _ := faults.ByID(c.ID.Fault)
+	return t.Args[0].Default
+}
+
+// refuseFor ends a refusal. The port closes as soon as the connection before has
+// been accepted, which says nothing of when the next is made: the time counts
+// from the first call that starts when a connection of the client has ended.
+func (r *caseRun) refuseFor(lasts time.Duration) {
+	client := r.of.Frame.Client
+	mine, fired, ended := map[int]bool{}, false, false
+	due := r.until(refuseLimit, once(func(e history.Event) bool {
+		switch e.Kind {
+		case history.SessionOpened:
+			mine[e.Session] = e.Client == client
+		case history.Fired:
+			fired = true
+		case history.EndSeen, history.EndSent:
+			ended = ended || fired && mine[e.Session]
+		case history.CallStarted, history.ReleaseAsked:
+			return ended && e.Client == client
+		}
+		return false
+	}))
+	if due {
+		r.pause(lasts)
+		r.px.OpenGate(faults.GateOpen)
+	}
 }
 
 // calm waits, if a client has connected by itself, until its connections are

@@ -51,3 +51,54 @@ func TestHalfFired(t *testing.T) {
 	}
 	t.Error("the machine is too busy")
 }
+
+// slow takes longer over a release than a refusal lasts, and tells how long the
+// acquire took that needs its second connection.
+type slow struct {
+	adapter.Library
+	took *atomic.Int64
+}
+
+type slowClient struct {
+	adapter.Client
+	took *atomic.Int64
+}
+
+func (s slow) Open(dialect string, addresses []string, secret string) (adapter.Client, error) {
+	c, err := s.Library.Open(dialect, addresses, secret)
+	return slowClient{c, s.took}, err
+}
+
+func (s slowClient) Acquire(ctx context.Context, key string, wait, lease time.Duration) adapter.Result {
+	began := time.Now()
+	r := s.Client.Acquire(ctx, key, wait, lease)
+	switch {
+	case r.Ticket == nil:
+	case key == halfKey1:
+		r.Ticket = slowTicket{r.Ticket}
+	case key == halfKey2:
+		s.took.Store(int64(time.Since(began)))
+	}
+	return r
+}
+
+type slowTicket struct{ adapter.Ticket }
+
+func (t slowTicket) Release(ctx context.Context) adapter.Result {
+	<-time.After(700 * time.Millisecond)
+	return t.Ticket.Release(ctx)
+}
+
+// TestRefusalIsFelt: a connection that the client makes in the course of the
+// workload is refused when the client makes it, however late that is.
+func TestRefusalIsFelt(t *testing.T) {
+	t.Parallel()
+	for range 5 { // a busy machine may start the call late
+		took := new(atomic.Int64)
+		runPlan(t, Options{Cases: []string{"ticketing/half-close/s2.c2s.open.1@0:refuse"}, Start: Library(slow{reference.Library(), took})})
+		if time.Duration(took.Load()) > 250*time.Millisecond {
+			return
+		}
+	}
+	t.Error("the connection was not refused")
+}

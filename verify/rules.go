@@ -93,6 +93,9 @@ func rulesOf(c Case, g *frames.Grammar) (*faults.Set, error) {
 	if rule.Args == nil {
 		rule.Args = sweepArgs[t.ID]
 	}
+	if refusesLater(c) > 0 {
+		rule.Args = faults.Args{"most": refuseLimit}
+	}
 	if t.Injects != "" {
 		rule.Inject, _ = payload(g, t.Injects, c.Frame)
 	}
