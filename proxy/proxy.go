@@ -10,6 +10,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"maps"
 	"net"
 	"slices"
@@ -55,11 +56,35 @@ type Config struct {
 	// Keep, if set, is given the connections of clients that are still connected
 	// when Serve ends, instead of an RST to them. Nothing more is read or written.
 	Keep func(net.Conn)
+	// TLS, if set, ends the clients' TLS here, so that frames can be seen.
+	TLS *tls.Config
+	// UpstreamTLS, if set, speaks TLS to the server.
+	UpstreamTLS *tls.Config
+	// ProxyHeader sends a PROXY protocol header (version 2) with the client's address
+	// to the server first.
+	ProxyHeader bool
+	// Unreachable is what a client gets while the server cannot be reached; Reset
+	// by default.
+	Unreachable Unreachable
+	// DialTimeout is how long the server is dialled, its TLS handshake included: over
+	// 0 up to DialLimit, which is the default.
+	DialTimeout time.Duration
 	// Dial reaches the server; net.Dialer by default.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen listens again where nobody did for a while; net.Listen by default.
 	Listen func(network, address string) (net.Listener, error)
 }
+
+// Unreachable is what a client gets while the server cannot be reached.
+type Unreachable string
+
+// What a client can get.
+const (
+	Reset  Unreachable = "reset"  // its connection is reset
+	Refuse Unreachable = "refuse" // it is reset, and nobody listens until the server can be reached again
+	Close  Unreachable = "close"  // its connection is accepted and closed (FIN)
+	Hold   Unreachable = "hold"   // its connection stays open, and the server is tried again
+)
 
 // Proxy forwards connections to one server. It is safe for concurrent use.
 type Proxy struct {

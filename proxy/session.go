@@ -101,28 +101,6 @@ func (s *session) tearDown() {
 	s.end(frames.ClientToServer, history.RST, history.CauseTeardown)
 }
 
-// dial reaches the server. A client whose server cannot be reached gets an RST.
-func (s *session) dial(ctx context.Context) bool {
-	dctx, cancel := context.WithTimeout(ctx, DialLimit)
-	defer cancel()
-	c, err := s.p.cfg.Dial(dctx, "tcp", s.p.cfg.Upstream)
-	ev := history.Event{Kind: history.ServerDialed, Session: s.id}
-	if err != nil {
-		ev.Detail = err.Error()
-		s.p.cfg.Recorder.Add(ev)
-		cause := history.CauseDial
-		if ctx.Err() != nil {
-			cause = history.CauseTeardown
-		}
-		s.end(frames.ServerToClient, history.RST, cause)
-		return false
-	}
-	ev.Peer = c.LocalAddr().String()
-	s.p.cfg.Recorder.Add(ev)
-	s.conns[frames.ClientToServer] = c
-	return true
-}
-
 // saw records how the receiver of dir has ended its own sending side, and
 // returns how it had before. After an RST, its own or ours, nothing is news.
 func (s *session) saw(dir frames.Direction, how, detail string) (was string) {

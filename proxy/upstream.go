@@ -1,0 +1,30 @@
+package proxy
+
+import (
+	"context"
+
+	"tornwire/frames"
+	"tornwire/history"
+)
+
+// dial reaches the server. A client whose server cannot be reached gets an RST.
+func (s *session) dial(ctx context.Context) bool {
+	dctx, cancel := context.WithTimeout(ctx, DialLimit)
+	defer cancel()
+	c, err := s.p.cfg.Dial(dctx, "tcp", s.p.cfg.Upstream)
+	ev := history.Event{Kind: history.ServerDialed, Session: s.id}
+	if err != nil {
+		ev.Detail = err.Error()
+		s.p.cfg.Recorder.Add(ev)
+		cause := history.CauseDial
+		if ctx.Err() != nil {
+			cause = history.CauseTeardown
+		}
+		s.end(frames.ServerToClient, history.RST, cause)
+		return false
+	}
+	ev.Peer = c.LocalAddr().String()
+	s.p.cfg.Recorder.Add(ev)
+	s.conns[frames.ClientToServer] = c
+	return true
+}
