@@ -5,6 +5,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -172,20 +173,23 @@ func (t *Type) fill(a Args) Args {
 // CheckArgs refuses unknown arguments and values that are not over zero and up
 // to the argument's limit. Zero is right where it is the default.
 func (t *Type) CheckArgs(a Args) error {
-	for name, v := range a {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		v, field := a[name], "fault.args."+name
 		i := slices.IndexFunc(t.Args, func(arg Arg) bool { return arg.Name == name })
 		if i < 0 {
-			return fmt.Errorf("fault %s has no argument %q", t.ID, name)
+			errs = append(errs, fieldf(field, "fault %s has no argument %q", t.ID, name))
+			continue
 		}
 		least := "over 0s and"
 		if t.Args[i].Default == 0 {
 			least = "0s or more and"
 		}
 		if v < 0 || v > t.Args[i].Max || v == 0 && t.Args[i].Default > 0 {
-			return fmt.Errorf("fault %s: %s is %s, not %s up to %s", t.ID, name, v, least, t.Args[i].Max)
+			errs = append(errs, fieldf(field, "fault %s: %s is %s, not %s up to %s", t.ID, name, v, least, t.Args[i].Max))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // order is the order of spec/faults.md, in which faults are listed.

@@ -246,8 +246,7 @@ func steps(t *testing.T, r faults.Rule) []faults.Step {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, steps := s.Match(faults.Frame{Op: r.Trigger.Op})
-	return steps
+	return s.Rules()[0].Steps()
 }
 
 func TestArgsText(t *testing.T) {

@@ -5,140 +5,146 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"tornwire/frames"
 )
 
-// Frame is what a trigger can see of a frame when its first byte has arrived.
-type Frame struct {
-	Dir        frames.Direction
-	Op         string
-	Session    int    // from 1, in accept order
-	Nth        int    // of its direction and op over all sessions, from 1
-	SessionNth int    // the same within its session
-	Client     string // whose listener it came in on
-	ClientNth  int    // of its direction and op over all sessions of that client, from 1
-}
-
-// Trigger says to which frames a rule applies. A zero number and an empty client
-// mean any.
-type Trigger struct {
-	Dir        frames.Direction
-	Op         string
-	Session    int
-	Nth        int
-	SessionNth int
-	Client     string
-	ClientNth  int
-}
-
-// Matches tells whether the trigger applies to a frame.
-func (t Trigger) Matches(f Frame) bool {
-	return t.Dir == f.Dir && t.Op == f.Op &&
-		(t.Session == 0 || t.Session == f.Session) &&
-		(t.Nth == 0 || t.Nth == f.Nth) &&
-		(t.SessionNth == 0 || t.SessionNth == f.SessionNth) &&
-		(t.Client == "" || t.Client == f.Client) &&
-		(t.ClientNth == 0 || t.ClientNth == f.ClientNth)
-}
-
-// Counts tells whether the trigger names a frame by a number that no second
-// connection has.
-func (t Trigger) Counts() bool { return t.Session > 0 || t.Nth > 0 || t.ClientNth > 0 }
+// Limits of a rule.
+const (
+	// MaxInject is the most bytes that a rule injects.
+	MaxInject = 4096
+	// MaxName is the longest id of a rule and name of a gate, in bytes.
+	MaxName = 256
+)
 
 // Rule is a trigger and the fault that then acts, at an offset of the frame.
 type Rule struct {
 	ID      string
 	Trigger Trigger
-	Fault   *Type
-	At      int // bytes of the frame that pass before the fault acts
+	Fault   *Type // nil for a rule that only counts and signals
+	At      int   // bytes of the frame that pass before the fault acts
 	Args    Args
 	Inject  []byte // what a fault that injects writes, at most MaxInject bytes
-	steps   []Step
+	// Until is the gate that ends a fault which waits for one, in place of the fault's
+	// own.
+	Until string
+	// Skip is how many frames that meet the trigger pass first.
+	Skip int
+	// Times is how many frames are taken, over all sessions; 0 means no limit.
+	Times int
+	// Signal is a gate that opens when the fault acts, or when a rule without one
+	// takes a frame.
+	Signal string
+	// TTL is how long the rule stays armed; 0 means until it is disarmed.
+	TTL time.Duration
+
+	steps []Step
+	conds []cond
 }
 
-// MaxInject is the most bytes that a rule injects.
-const MaxInject = 4096
+// Prepare checks a rule and returns a copy that is ready to act. It refuses one that
+// could never act: without an op, with an op that the grammar does not have or the
+// fault is not meant for, with a number under zero, with an offset or an argument
+// that the fault does not have, or without the bytes to inject. Each problem is a
+// FieldError; several are joined. Without a grammar, names are taken on trust.
+func (r Rule) Prepare(g *frames.Grammar) (*Rule, error) {
+	conds, err := compile(r.Trigger.Where)
+	if err := errors.Join(r.Trigger.check(r.Fault, g), err, r.check()); err != nil {
+		return nil, err
+	}
+	r.conds = conds
+	r.Args, r.Inject, r.Trigger.Where = maps.Clone(r.Args), slices.Clone(r.Inject), maps.Clone(r.Trigger.Where)
+	if r.Fault != nil {
+		r.steps = r.Fault.Steps(r.At, r.Fault.fill(r.Args))
+		for i, st := range r.steps {
+			if st.Name != "" && r.Until != "" {
+				r.steps = slices.Clone(r.steps)
+				r.steps[i].Name = r.Until
+			}
+		}
+	}
+	return &r, nil
+}
+
+// Steps lists what a prepared rule does; none if it only watches.
+func (r *Rule) Steps() []Step { return r.steps }
+
+// check refuses what does not belong to the fault.
+func (r *Rule) check() error {
+	var errs []error
+	bad := func(field, format string, args ...any) { errs = append(errs, fieldf(field, format, args...)) }
+	if r.Skip < 0 || r.Times < 0 {
+		bad("times", "skip %d and times %d: neither may be under 0", r.Skip, r.Times)
+	}
+	if r.TTL < 0 {
+		bad("ttl", "ttl is %s, not 0s or more", r.TTL)
+	}
+	for _, n := range []struct{ field, name string }{
+		{"id", r.ID}, {"signal", r.Signal}, {"after", r.Trigger.After}, {"fault.until", r.Until},
+	} {
+		if len(n.name) > MaxName {
+			bad(n.field, "%s has %d bytes, not up to %d", n.field, len(n.name), MaxName)
+		}
+	}
+	f := r.Fault
+	if f == nil {
+		if r.At != 0 || len(r.Args) > 0 || len(r.Inject) > 0 || r.Until != "" {
+			bad("fault.type", "there is no fault, but an offset, an argument, a gate or bytes for one")
+		}
+		return errors.Join(errs...)
+	}
+	if f.ID == "refuse" && r.Skip > 0 {
+		bad("skip", "fault refuse counts no connections that pass; use nth")
+	}
+	if !f.Range.possible(r.At) {
+		bad("fault.at", "fault %s acts at %s, not at %d", f.ID, f.Range, r.At)
+	}
+	switch n := len(r.Inject); {
+	case f.Injects == "" && n > 0:
+		bad("inject_hex", "fault %s injects nothing, and there are %d bytes to inject", f.ID, n)
+	case f.Injects != "" && (n == 0 || n > MaxInject):
+		bad("inject_hex", "fault %s has %d bytes of %s to inject, not 1 to %d", f.ID, n, f.Injects, MaxInject)
+	}
+	errs = append(errs, f.CheckArgs(r.Args), r.checkUntil())
+	return errors.Join(errs...)
+}
+
+// checkUntil refuses a gate for a fault that waits for none.
+func (r *Rule) checkUntil() error {
+	waits := func(st Step) bool { return st.Name != "" }
+	if r.Until == "" || slices.ContainsFunc(r.Fault.Steps(r.At, r.Fault.fill(nil)), waits) {
+		return nil
+	}
+	return fieldf("fault.until", "fault %s waits for no gate", r.Fault.ID)
+}
 
 // Set is an immutable list of rules; the first that matches a frame acts.
 type Set struct{ rules []*Rule }
 
-// NewSet checks the rules and puts them into a set. It refuses a rule that could
-// never act: one without a fault or an op, with an op that the fault is not meant
-// for, with a count under zero, with an offset or an argument that the fault does
-// not have, or without the bytes to inject.
+// NewSet prepares rules that each have a fault, and puts them into a set.
 func NewSet(rules ...Rule) (*Set, error) {
 	s := &Set{}
 	for _, r := range rules {
 		if r.Fault == nil {
 			return nil, fmt.Errorf("rule %q has no fault", r.ID)
 		}
-		err := r.Trigger.check(r.Fault)
-		if err == nil {
-			err = r.check()
-		}
+		p, err := r.Prepare(nil)
 		if err != nil {
-			return nil, fmt.Errorf("rule %q%w", r.ID, err)
+			return nil, fmt.Errorf("rule %q: %w", r.ID, err)
 		}
-		r.Args, r.Inject = maps.Clone(r.Args), slices.Clone(r.Inject)
-		r.steps = r.Fault.Steps(r.At, r.Fault.fill(r.Args))
-		s.rules = append(s.rules, &r)
+		s.rules = append(s.rules, p)
 	}
 	return s, nil
 }
 
-// check tells why a trigger never matches a frame that the fault can act on.
-func (t Trigger) check(f *Type) error {
-	switch {
-	case t.Op == "":
-		return errors.New(" has no op")
-	case t.Session < 0 || t.Nth < 0 || t.SessionNth < 0 || t.ClientNth < 0:
-		return fmt.Errorf(": session %d, nth %d, nth in session %d, nth of client %d: none may be under 0", t.Session, t.Nth, t.SessionNth, t.ClientNth)
-	case f.Only != "" && t.Op != f.Only:
-		return fmt.Errorf(": fault %s is meant for %s, not for %s", f.ID, f.Only, t.Op)
-	case f.Opens != (t.Op == OpOpen):
-		return fmt.Errorf(": fault %s acts on a frame, and %s is a connection", f.ID, t.Op)
-	case f.Opens && (t.Dir != frames.ClientToServer || t.SessionNth > 1):
-		return fmt.Errorf(": a connection is %s and the first of its session, not %s and number %d", frames.ClientToServer, t.Dir, t.SessionNth)
-	}
-	return nil
-}
-
-// check refuses what does not belong to the fault.
-func (r *Rule) check() error {
-	f := r.Fault
-	if !f.Range.possible(r.At) {
-		return fmt.Errorf(": fault %s acts at %s, not at %d", f.ID, f.Range, r.At)
-	}
-	switch n := len(r.Inject); {
-	case f.Injects == "" && n > 0:
-		return fmt.Errorf(": fault %s injects nothing, and there are %d bytes to inject", f.ID, n)
-	case f.Injects != "" && (n == 0 || n > MaxInject):
-		return fmt.Errorf(": fault %s has %d bytes of %s to inject, not 1 to %d", f.ID, n, f.Injects, MaxInject)
-	}
-	if err := f.CheckArgs(r.Args); err != nil {
-		return fmt.Errorf(": %w", err)
-	}
-	return nil
-}
-
-// Match returns the rule that acts on a frame and its steps, or nil.
-func (s *Set) Match(f Frame) (*Rule, []Step) {
+// Rules lists the rules; a nil set has none.
+func (s *Set) Rules() []*Rule {
 	if s == nil {
-		return nil, nil
+		return nil
 	}
-	for _, r := range s.rules {
-		if r.Trigger.Matches(f) {
-			return r, r.steps
-		}
-	}
-	return nil, nil
+	return s.rules
 }
 
-// Len returns the number of rules; a nil set has none.
-func (s *Set) Len() int {
-	if s == nil {
-		return 0
-	}
-	return len(s.rules)
-}
+// Len returns the number of rules.
+func (s *Set) Len() int { return len(s.Rules()) }

@@ -47,7 +47,7 @@ const (
 	// EndSent: we ended our side towards a peer. Session, Side, How, Cause.
 	EndSent Kind = "end_sent"
 	// Fired: the fault acted. Session, Dir, Frame, Off (bytes of the frame that
-	// had passed), Rule, Fault. A connection is the frame "open"; one that was
+	// had passed), Rule, Fault, Draw. A connection is the frame "open"; one that was
 	// refused has no Session, but the Client whose listener it was.
 	Fired Kind = "fired"
 	// WentOpaque: the link can no longer be decoded. Session, Dir, Detail.
@@ -184,6 +184,7 @@ type Event struct {
 	Peer    string           `json:"peer,omitempty"`
 	Rule    string           `json:"rule,omitempty"`
 	Fault   string           `json:"fault,omitempty"`
+	Draw    float64          `json:"draw,omitempty"` // what a rule with a chance drew: under the chance
 
 	Client   string        `json:"client,omitempty"`
 	Call     int           `json:"call,omitempty"` // from 1 in each case

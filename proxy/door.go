@@ -20,9 +20,15 @@ import (
 type door struct {
 	client  string
 	l       net.Listener // only the door's own goroutine replaces it
-	refusal *faults.Step // why nobody listens here at present
-	rested  bool         // the last connection here was refused, none accepted since
-	shut    bool         // for good
+	refusal *refusal // why nobody listens here at present
+	rested  bool     // the last connection here was refused, none accepted since
+	shut    bool     // for good
+}
+
+// refusal is a time in which nobody listens.
+type refusal struct {
+	step faults.Step
+	rule *armed
 }
 
 // Serve accepts connections on l, whose clients are recorded as client, until
@@ -48,7 +54,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error 
 		s, refusal := p.admit(d, c)
 		switch {
 		case refusal != nil && ctx.Err() == nil:
-			if err := p.refuse(ctx, d, *refusal); err != nil {
+			if err := p.refuse(ctx, d, refusal); err != nil {
 				return err
 			}
 		case s != nil:
@@ -85,7 +91,7 @@ func (p *Proxy) leave(d *door) {
 
 // admit makes a session of a connection. It tells why there is none if
 // connections are refused at the door: one that was too early for that is reset.
-func (p *Proxy) admit(d *door, c net.Conn) (*session, *faults.Step) {
+func (p *Proxy) admit(d *door, c net.Conn) (*session, *refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -102,12 +108,38 @@ func (p *Proxy) admit(d *door, c net.Conn) (*session, *faults.Step) {
 	d.rested = false
 	p.sessions++
 	f.Session = p.sessions
+	f.From = addrOf(c.RemoteAddr())
 	s := newSession(p, f, c)
-	if r, steps := p.cfg.Rules.Match(f); r != nil && steps[0].Kind != faults.Refuse {
-		s.rule, s.opening = r, steps[0]
-	}
+	p.ruleOnOpen(s, f)
 	p.refuseNext()
 	return s, nil
+}
+
+// ruleOnOpen finds the rule that acts on a connection that was accepted. The
+// signals of rules that only watch are given when the mutex is free again.
+func (p *Proxy) ruleOnOpen(s *session, f faults.Frame) {
+	for _, r := range p.book.Load().by[f.Dir][f.Op] {
+		if !r.Trigger.Applies(f) || !r.open() || !r.watches() && r.Steps()[0].Kind == faults.Refuse {
+			continue
+		}
+		draw, ok := r.take(p.cfg.Seed, 0, f.Dir, uint64(f.Nth))
+		switch {
+		case !ok:
+		case r.watches():
+			p.watched(r)
+		default:
+			s.rule, s.draw, s.opening = r, draw, r.Steps()[0]
+			return
+		}
+	}
+}
+
+// watched gives the signal of a rule that only watches. The mutex is held.
+func (p *Proxy) watched(r *armed) {
+	r.fired.Add(1)
+	if r.Signal != "" {
+		p.gateOf(r.Signal).set(true)
+	}
 }
 
 // nextOpen is the connection that a client would make next. It is matched with
@@ -129,40 +161,63 @@ func (p *Proxy) countOpen(client string) {
 // refuseNext closes the doors at which the next connection is to be refused. The
 // mutex is held.
 func (p *Proxy) refuseNext() {
-	for p.cfg.Rules.Len() > 0 && p.refuseOne() {
+	for len(p.book.Load().by[frames.ClientToServer][faults.OpOpen]) > 0 && p.refuseOne() {
 	}
 }
 
 // refuseOne begins one refusal if a rule asks for it. Where the rule's connection
 // could be made at several doors, it is refused at all of them.
 func (p *Proxy) refuseOne() bool {
-	var rule *faults.Rule
+	var rule *armed
 	var first faults.Frame
 	for _, d := range slices.Clone(p.doors) {
 		f := p.nextOpen(d.client)
 		if rule != nil {
 			f.Nth, f.Session = first.Nth, first.Session
 		}
-		r, steps := p.cfg.Rules.Match(f)
-		if r == nil || steps[0].Kind != faults.Refuse || rule != nil && r != rule || d.rested && !r.Trigger.Counts() {
+		r := p.refuser(f)
+		if r == nil || rule != nil && r != rule || d.rested && !r.Trigger.Counts() {
 			continue
 		}
 		if rule == nil {
 			rule, first = r, f
 			p.countOpen(d.client)
 		}
-		d.refusal, d.rested = &steps[0], true
+		d.refusal, d.rested = &refusal{r.Steps()[0], r}, true
 		_ = d.l.Close()
 		p.doors = slices.DeleteFunc(p.doors, func(o *door) bool { return o == d })
 	}
 	if rule == nil {
 		return false
 	}
-	p.cfg.Recorder.Add(history.Event{
+	draw, _ := rule.take(p.cfg.Seed, 0, first.Dir, uint64(first.Nth))
+	rule.fired.Add(1)
+	p.observe(history.Event{
 		Kind: history.Fired, Client: first.Client, Dir: first.Dir, Frame: openRef(first.Nth),
-		Rule: rule.ID, Fault: rule.Fault.ID,
+		Rule: rule.ID, Fault: rule.Fault.ID, Draw: draw,
 	})
+	if rule.Signal != "" {
+		p.gateOf(rule.Signal).set(true)
+	}
 	return true
+}
+
+// refuser is the rule that would refuse a connection: the first that takes it, if
+// that is what it does.
+func (p *Proxy) refuser(f faults.Frame) *armed {
+	for _, r := range p.book.Load().by[f.Dir][f.Op] {
+		if !r.Trigger.Applies(f) || !r.open() || r.watches() {
+			continue
+		}
+		if _, ok := r.cast(p.cfg.Seed, 0, f.Dir, uint64(f.Nth)); !ok {
+			continue
+		}
+		if r.Steps()[0].Kind == faults.Refuse {
+			return r
+		}
+		return nil
+	}
+	return nil
 }
 
 func openRef(nth int) *history.FrameRef {
@@ -170,12 +225,13 @@ func openRef(nth int) *history.FrameRef {
 }
 
 // refuse waits until a refusal is over, and listens again.
-func (p *Proxy) refuse(ctx context.Context, d *door, st faults.Step) error {
-	t := time.NewTimer(st.For)
+func (p *Proxy) refuse(ctx context.Context, d *door, r *refusal) error {
+	t := time.NewTimer(r.step.For)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-p.gate(st.Name):
+	case <-p.gate(r.step.Name):
+	case <-r.rule.gone:
 	case <-ctx.Done():
 		return nil
 	}

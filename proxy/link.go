@@ -32,7 +32,8 @@ type link struct {
 	quiet chan struct{} // closed when the link is silent
 
 	frame history.FrameRef // the one under way
-	rule  *faults.Rule
+	rule  *armed
+	draw  float64
 	steps []faults.Step // still to do on it
 	fired bool
 	exact bool        // its bytes are recorded when they are written too
@@ -40,11 +41,13 @@ type link struct {
 	drip  faults.Step // how it drips
 	pair  *pair       // that waits for it, or for the next
 
-	tallies map[string]*tally
+	unsure  *unsure // the frame under way, while rules have to see more of it
+	tallies []tally
 	made    uint64 // frames that faults have made
 	raw     int    // bytes so far, without a grammar
 
-	out   []byte // decided to pass, not yet written; a part of the read buffer
+	out   []byte // decided to pass, not yet written; a part of the read buffer, or else
+	own   bool   // a buffer of its own
 	marks []mark // what out is made of, when a recorder wants to know
 
 	accepted atomic.Int64 // bytes that our kernel took
@@ -73,7 +76,7 @@ func newLink(s *session, dir frames.Direction) *link {
 	l := &link{
 		s: s, dir: dir, rec: s.p.cfg.Recorder,
 		src: s.conns[dir.Opposite()], dst: s.conns[dir],
-		quiet: make(chan struct{}), tallies: map[string]*tally{},
+		quiet: make(chan struct{}),
 		frame: history.FrameRef{Dir: dir},
 	}
 	if g := s.p.cfg.Grammar; g != nil {
@@ -95,6 +98,8 @@ func (l *link) run() {
 			l.feed(buf[:n])
 		}
 		if err != nil {
+			l.release()
+			l.flush()
 			l.parted()
 			l.ended(err)
 			break
@@ -151,13 +156,18 @@ func (l *link) feed(p []byte) {
 
 // emit adds bytes of the frame under way to the next write.
 func (l *link) emit(data []byte, off int) {
-	if len(data) == 0 {
+	switch n := len(l.out); {
+	case len(data) == 0:
 		return
-	}
-	if l.out == nil {
+	case n == 0:
 		l.out = data
-	} else {
-		l.out = l.out[:len(l.out)+len(data)] // they lie behind each other in the read buffer
+	case !l.own && n < cap(l.out) && &l.out[:n+1][n] == &data[0]: // they lie behind each other in the read buffer
+		l.out = l.out[:n+len(data)]
+	default:
+		if !l.own {
+			l.out, l.own = slices.Clone(l.out), true
+		}
+		l.out = append(l.out, data...)
 	}
 	if l.rec != nil {
 		l.marks = append(l.marks, mark{frame: l.frame, off: off, n: len(data), exact: l.exact})
@@ -168,7 +178,7 @@ func (l *link) emit(data []byte, off int) {
 // until the next emit.
 func (l *link) taken() ([]byte, []mark) {
 	out, marks := l.out, l.marks
-	l.out, l.marks = nil, l.marks[:0]
+	l.out, l.marks, l.own = nil, l.marks[:0], false
 	return out, marks
 }
 

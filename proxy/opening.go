@@ -15,9 +15,8 @@ func (s *session) begin(ctx context.Context) bool {
 	if s.rule == nil {
 		return true
 	}
-	s.p.cfg.Recorder.Add(history.Event{
-		Kind: history.Fired, Session: s.id, Dir: frames.ClientToServer, Frame: openRef(s.nth),
-		Rule: s.rule.ID, Fault: s.rule.Fault.ID,
+	s.p.acted(s.rule, history.Event{
+		Session: s.id, Dir: frames.ClientToServer, Frame: openRef(s.nth), Draw: s.draw,
 	})
 	if s.opening.Kind == faults.Cut {
 		s.turnAway(ctx, string(s.opening.Client))
@@ -27,6 +26,8 @@ func (s *session) begin(ctx context.Context) bool {
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return true
+	case <-s.rule.gone:
 		return true
 	case <-ctx.Done():
 		s.end(frames.ServerToClient, history.RST, history.CauseTeardown)

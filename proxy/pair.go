@@ -83,7 +83,7 @@ func (l *link) parted() {
 
 // unite waits for the second frame of a pair and writes both.
 func (l *link) unite(it item) {
-	l.pause(it.step, it.pair.ready)
+	l.pause(it, it.pair.ready)
 	first, second, whole := it.pair.take()
 	switch k := it.step.N; {
 	case it.step.Kind == faults.Swap && whole:

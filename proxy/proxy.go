@@ -46,10 +46,15 @@ type Config struct {
 	Grammar *frames.Grammar
 	// Upstream is the server's host:port.
 	Upstream string
-	// Rules act on the frames; nil for none.
+	// Rules are armed from the start; nil for none. See Arm for later ones.
 	Rules *faults.Set
+	// Seed is what the dice of rules and byte stages are thrown with.
+	Seed uint64
 	// Recorder keeps every byte and end; nil for none.
 	Recorder *history.Recorder
+	// Observe, if set, is shown the events of kind session_opened, server_dialed,
+	// fired and went_opaque, with or without a recorder. It must not block.
+	Observe func(history.Event)
 	// ReadSize is how many bytes are read at once, and so what a waiting link keeps in
 	// memory: 1 to ReadSize, 0 means ReadSize.
 	ReadSize int
@@ -88,14 +93,14 @@ const (
 
 // Proxy forwards connections to one server. It is safe for concurrent use.
 type Proxy struct {
-	cfg Config
+	cfg  Config
+	book atomic.Pointer[rulebook]
 
 	mu       sync.Mutex
 	sessions int // accepted so far
 	tallies  map[tallyKey]*atomic.Int64
 	doors    []*door // at which somebody listens
-	gates    map[string]chan struct{}
-	open     map[string]bool
+	gates    map[string]*gate
 	live     map[int]*session
 }
 
@@ -107,10 +112,13 @@ func New(cfg Config) *Proxy {
 	if cfg.Listen == nil {
 		cfg.Listen = net.Listen
 	}
-	return &Proxy{
-		cfg: cfg, tallies: map[tallyKey]*atomic.Int64{}, live: map[int]*session{},
-		gates: map[string]chan struct{}{}, open: map[string]bool{},
+	p := &Proxy{cfg: cfg, tallies: map[tallyKey]*atomic.Int64{}, live: map[int]*session{}, gates: map[string]*gate{}}
+	var rules []*armed
+	for _, r := range cfg.Rules.Rules() {
+		rules = append(rules, p.newArmed(r))
 	}
+	p.book.Store(newRulebook(rules))
+	return p
 }
 
 // RecordAcked records, for every live session, how much of what was delivered
@@ -135,24 +143,4 @@ func (p *Proxy) setLive(s *session, live bool) {
 	} else {
 		delete(p.live, s.id)
 	}
-}
-
-// OpenGate opens a gate that steps of faults wait for, now and for good.
-func (p *Proxy) OpenGate(name string) {
-	ch := p.gate(name)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.open[name] {
-		p.open[name] = true
-		close(ch)
-	}
-}
-
-func (p *Proxy) gate(name string) chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.gates[name] == nil {
-		p.gates[name] = make(chan struct{})
-	}
-	return p.gates[name]
 }

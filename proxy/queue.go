@@ -37,7 +37,8 @@ func (it *item) onlyData() bool { return it.step.Kind == 0 && it.end == "" }
 
 // firing says which rule acts where.
 type firing struct {
-	rule  *faults.Rule
+	rule  *armed
+	draw  float64
 	frame history.FrameRef
 	off   int
 	first bool // the rule's first step here: record it
@@ -173,9 +174,9 @@ func (l *link) do(it item) {
 func (l *link) doFired(it item) {
 	switch it.step.Kind {
 	case faults.Wait:
-		l.pause(it.step, nil)
+		l.pause(it, nil)
 	case faults.Gate:
-		l.pause(it.step, l.s.p.gate(it.step.Name))
+		l.pause(it, l.s.p.gate(it.step.Name))
 	case faults.Drip:
 		l.trickle(it)
 	case faults.Join:
@@ -190,7 +191,7 @@ func (l *link) trickle(it item) {
 	for i := range it.data {
 		off := it.fire.off + i
 		if off > 0 {
-			l.pause(it.step, nil)
+			l.pause(it, nil)
 		}
 		var marks []mark
 		if l.rec != nil {
@@ -200,14 +201,15 @@ func (l *link) trickle(it item) {
 	}
 }
 
-// pause waits for a step's time, or until early is closed or there is nothing to
-// wait for.
-func (l *link) pause(st faults.Step, early <-chan struct{}) {
-	t := time.NewTimer(st.For)
+// pause waits for a step's time, or until early is closed, its rule is disarmed or
+// there is nothing to wait for.
+func (l *link) pause(it item, early <-chan struct{}) {
+	t := time.NewTimer(it.step.For)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-early:
+	case <-it.fire.rule.gone:
 	case <-l.quiet:
 	}
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -18,8 +19,10 @@ type session struct {
 	id      int
 	nth     int // of all connections, those refused included
 	client  string
-	rule    *faults.Rule // that acts on the connection itself, or nil
-	opening faults.Step  // what it does
+	from    netip.Addr // the client's, invalid if it has none
+	rule    *armed     // that acts on the connection itself, or nil
+	draw    float64
+	opening faults.Step // what it does
 	conns   [2]net.Conn  // by the direction whose receiver they are
 	links   [2]*link     // by direction
 
@@ -35,10 +38,10 @@ type session struct {
 
 // newSession opens a session; f is its connection.
 func newSession(p *Proxy, f faults.Frame, c net.Conn) *session {
-	s := &session{p: p, id: f.Session, nth: f.Nth, client: f.Client, torn: make(chan struct{})}
+	s := &session{p: p, id: f.Session, nth: f.Nth, client: f.Client, from: f.From, torn: make(chan struct{})}
 	s.written.L = &s.mu
 	s.conns[frames.ServerToClient] = c
-	p.cfg.Recorder.Add(history.Event{
+	p.observe(history.Event{
 		Kind: history.SessionOpened, Session: s.id, Client: s.client, Peer: c.RemoteAddr().String(),
 	})
 	return s

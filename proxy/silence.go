@@ -146,8 +146,15 @@ func (l *link) recordFired(f firing) {
 	if !f.first {
 		return
 	}
-	l.rec.Add(history.Event{
-		Kind: history.Fired, Session: l.s.id, Dir: l.dir, Frame: &f.frame, Off: f.off,
-		Rule: f.rule.ID, Fault: f.rule.Fault.ID,
-	})
+	l.s.p.acted(f.rule, history.Event{Session: l.s.id, Dir: l.dir, Frame: &f.frame, Off: f.off, Draw: f.draw})
+}
+
+// acted tells that a rule's fault acts.
+func (p *Proxy) acted(r *armed, e history.Event) {
+	e.Kind, e.Rule, e.Fault = history.Fired, r.ID, r.Fault.ID
+	r.fired.Add(1)
+	p.observe(e)
+	if r.Signal != "" {
+		p.OpenGate(r.Signal)
+	}
 }

@@ -19,26 +19,34 @@ const (
 	pairing             // into the link's pair
 )
 
-// tally counts the frames of one op: of the link, of all sessions, and of the
+// tally counts the frames of one shape: of the link, of all sessions, and of the
 // client's.
 type tally struct {
+	shape       *frames.Shape
 	own         int
 	all, client *atomic.Int64
 }
 
-// number counts a frame.
-func (l *link) number(op string) faults.Frame {
-	t := l.tallies[op]
-	if t == nil {
-		t = &tally{}
-		t.all, t.client = l.s.p.talliesOf(l.dir, op, l.s.client)
-		l.tallies[op] = t
-	}
+// number counts a frame. Frames are counted whether or not a rule is armed, so
+// that a rule that comes later means the same ones.
+func (l *link) number(s *frames.Shape) faults.Frame {
+	t := l.tally(s)
 	t.own++
 	return faults.Frame{
-		Dir: l.dir, Op: op, Session: l.s.id, SessionNth: t.own, Nth: int(t.all.Add(1)),
-		Client: l.s.client, ClientNth: int(t.client.Add(1)),
+		Dir: l.dir, Op: s.Op, Session: l.s.id, SessionNth: t.own, Nth: int(t.all.Add(1)),
+		Client: l.s.client, ClientNth: int(t.client.Add(1)), From: l.s.from,
 	}
+}
+
+func (l *link) tally(s *frames.Shape) *tally {
+	for i := range l.tallies {
+		if l.tallies[i].shape == s {
+			return &l.tallies[i]
+		}
+	}
+	all, client := l.s.p.talliesOf(l.dir, s.Op, l.s.client)
+	l.tallies = append(l.tallies, tally{s, 0, all, client})
+	return &l.tallies[len(l.tallies)-1]
 }
 
 // piece decides about a run of bytes of one frame.
@@ -47,6 +55,14 @@ func (l *link) piece(pc frames.Piece) {
 		l.begin(pc)
 	}
 	l.recordReceived(pc.Off, pc.Data, pc.Last)
+	if l.unsure != nil {
+		if pc = l.know(pc); len(pc.Data) == 0 {
+			return
+		}
+	}
+	if l.rule != nil {
+		l.rule.bytes.Add(int64(len(pc.Data)))
+	}
 	data, off := pc.Data, pc.Off
 	for len(l.steps) > 0 {
 		st := l.steps[0]
@@ -79,18 +95,15 @@ func (l *link) piece(pc frames.Piece) {
 
 // begin names the frame that starts, and looks for a rule that matches it.
 func (l *link) begin(pc frames.Piece) {
+	l.release()
 	l.rule, l.steps, l.fired, l.exact, l.way = nil, nil, false, false, onward
 	l.frame = history.FrameRef{Dir: l.dir, Seq: pc.Seq}
 	if pc.Shape == nil { // the rest of the link is one opaque run
 		l.parted()
-		l.rec.Add(history.Event{Kind: history.WentOpaque, Session: l.s.id, Dir: l.dir, Detail: l.dec.Err().Error()})
+		l.s.p.observe(history.Event{Kind: history.WentOpaque, Session: l.s.id, Dir: l.dir, Detail: l.dec.Err().Error()})
 		return
 	}
-	rules := l.s.p.cfg.Rules
-	if l.rec == nil && rules.Len() == 0 {
-		return
-	}
-	f := l.number(pc.Shape.Op)
+	f := l.number(pc.Shape)
 	l.frame.Op, l.frame.Nth = f.Op, f.Nth
 	if pc.Kind == frames.Preface {
 		l.frame.Nth = f.SessionNth // every session has its preface: it is named within it
@@ -102,8 +115,8 @@ func (l *link) begin(pc frames.Piece) {
 		}
 		l.pair = nil
 	}
-	if l.rule, l.steps = rules.Match(f); l.rule != nil {
-		l.exact = l.rule.Fault.Class == faults.Byzantine
+	if book := l.s.p.book.Load(); len(book.all) > 0 {
+		l.choose(f, book, pc)
 	}
 }
 
@@ -130,7 +143,7 @@ func (l *link) due(st faults.Step, pc frames.Piece, off, left int) bool {
 // act does a step that is not a pass, with off bytes of the frame before it and
 // data behind it.
 func (l *link) act(st faults.Step, pc frames.Piece, data []byte, off int) {
-	it := item{step: st, fire: firing{rule: l.rule, frame: l.frame, off: off, first: !l.fired}}
+	it := item{step: st, fire: firing{rule: l.rule, draw: l.draw, frame: l.frame, off: off, first: !l.fired}}
 	l.fired = true
 	switch st.Kind {
 	case faults.Cut:
@@ -170,7 +183,7 @@ func (l *link) pass(data []byte, off int) {
 	switch {
 	case len(data) == 0 || l.way == nowhere:
 	case l.way == dripping:
-		l.hold(item{step: l.drip, data: data, fire: firing{frame: l.frame, off: off}})
+		l.hold(item{step: l.drip, data: data, fire: firing{rule: l.rule, frame: l.frame, off: off}})
 	case l.way == pairing && l.pair.add(l.frame, off, data):
 	default:
 		l.way = onward

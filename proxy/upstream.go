@@ -15,7 +15,7 @@ func (s *session) dial(ctx context.Context) bool {
 	ev := history.Event{Kind: history.ServerDialed, Session: s.id}
 	if err != nil {
 		ev.Detail = err.Error()
-		s.p.cfg.Recorder.Add(ev)
+		s.p.observe(ev)
 		cause := history.CauseDial
 		if ctx.Err() != nil {
 			cause = history.CauseTeardown
@@ -24,7 +24,7 @@ func (s *session) dial(ctx context.Context) bool {
 		return false
 	}
 	ev.Peer = c.LocalAddr().String()
-	s.p.cfg.Recorder.Add(ev)
+	s.p.observe(ev)
 	s.conns[frames.ClientToServer] = c
 	return true
 }

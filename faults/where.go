@@ -1,0 +1,147 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tornwire/frames"
+)
+
+// MaxPattern is the longest pattern of a condition, in bytes.
+const MaxPattern = 1024
+
+// cond is one condition on a frame.
+type cond struct {
+	name   string
+	lo, hi uint64 // of a number
+	number bool   // the pattern can be one
+	text   *regexp.Regexp
+}
+
+// Answer is what is known of a rule's conditions when a part of a frame is there.
+type Answer uint8
+
+// The answers.
+const (
+	No Answer = iota
+	Yes
+	Unknown // more of the frame is needed
+)
+
+// Where asks the rule's conditions of a frame of which the bytes have are there.
+func (r *Rule) Where(s *frames.Shape, have []byte, whole bool) Answer {
+	out := Yes
+	for i := range r.conds {
+		switch r.conds[i].ask(s, have, whole) {
+		case No:
+			return No
+		case Unknown:
+			out = Unknown
+		}
+	}
+	return out
+}
+
+func (c *cond) ask(s *frames.Shape, have []byte, whole bool) Answer {
+	if _, ok := s.Field(c.name); ok {
+		switch v, ok := s.Uint(have, c.name); {
+		case !ok && !whole:
+			return Unknown
+		case ok && c.number && v >= c.lo && v <= c.hi:
+			return Yes
+		}
+		return No
+	}
+	switch {
+	case s.Tail.Name != c.name:
+		return No
+	case !whole:
+		return Unknown
+	case c.text.Match(s.TailOf(have)):
+		return Yes
+	}
+	return No
+}
+
+// compile makes conditions of Trigger.Where.
+func compile(where map[string]string) ([]cond, error) {
+	var out []cond
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(where)) {
+		p := where[name]
+		if len(p) > MaxPattern {
+			errs = append(errs, fieldf("where."+name, "the pattern has %d bytes, not up to %d", len(p), MaxPattern))
+			continue
+		}
+		c := cond{name: name, text: glob(p)}
+		c.lo, c.hi, c.number = numbers(p)
+		out = append(out, c)
+	}
+	return out, errors.Join(errs...)
+}
+
+// glob compiles a text pattern.
+func glob(p string) *regexp.Regexp {
+	var b strings.Builder
+	b.WriteString(`(?s)\A`)
+	for _, c := range []byte(p) {
+		switch c {
+		case '*':
+			b.WriteString(`(?:.*)`)
+		case '?':
+			b.WriteString(`.`)
+		default:
+			fmt.Fprintf(&b, `\x%02x`, c)
+		}
+	}
+	return regexp.MustCompile(b.String() + `\z`)
+}
+
+// numbers reads a number or a range of numbers.
+func numbers(p string) (lo, hi uint64, ok bool) {
+	first, last, isRange := strings.Cut(p, "..")
+	if !isRange {
+		last = first
+	}
+	lo, err := strconv.ParseUint(first, 0, 64)
+	hi, err2 := strconv.ParseUint(last, 0, 64)
+	return lo, hi, err == nil && err2 == nil && lo <= hi
+}
+
+// checkWhere tells which conditions no frame of a shape meets.
+func checkWhere(where map[string]string, s *frames.Shape) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(where)) {
+		f, isField := s.Field(name)
+		lo, _, number := numbers(where[name])
+		switch {
+		case !isField && (name != s.Tail.Name || name == ""):
+			errs = append(errs, fieldf("where."+name, "%s.%s has no %q; it has %s", s.Dir, s.Op, name, partsOf(s)))
+		case isField && !number:
+			errs = append(errs, fieldf("where."+name, "%q is no number, nor a range such as 5..9", where[name]))
+		case isField && lo > f.Max():
+			errs = append(errs, fieldf("where."+name, "%d is over %d, the most that %s holds", lo, f.Max(), name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// partsOf lists what conditions on a shape can name.
+func partsOf(s *frames.Shape) string {
+	var names []string
+	for _, f := range s.Fields {
+		names = append(names, f.Name)
+	}
+	if s.Tail.Name != "" {
+		names = append(names, s.Tail.Name)
+	}
+	if len(names) == 0 {
+		return "nothing that a condition can name"
+	}
+	return strings.Join(names, ", ")
+}
