@@ -20,9 +20,9 @@ import (
 type door struct {
 	client  string
 	l       net.Listener // only the door's own goroutine replaces it
-	refusal *refusal // why nobody listens here at present
-	rested  bool     // the last connection here was refused, none accepted since
-	shut    bool     // for good
+	refusal *refusal     // why nobody listens here at present
+	rested  bool         // the last connection here was refused, none accepted since
+	shut    bool         // for good
 }
 
 // refusal is a time in which nobody listens.

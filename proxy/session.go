@@ -23,8 +23,8 @@ type session struct {
 	rule    *armed     // that acts on the connection itself, or nil
 	draw    float64
 	opening faults.Step // what it does
-	conns   [2]net.Conn  // by the direction whose receiver they are
-	links   [2]*link     // by direction
+	conns   [2]net.Conn // by the direction whose receiver they are
+	links   [2]*link    // by direction
 
 	mu      sync.Mutex
 	written sync.Cond     // a link's write is over
