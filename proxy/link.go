@@ -27,6 +27,7 @@ type link struct {
 	// Guarded by the session's mutex.
 	silent  bool // nothing more is delivered; both ends are still read
 	writing bool // a write is under way
+	past    bool // nothing more is sent
 	gone    bool // the receiver can take no more bytes
 
 	quiet chan struct{} // closed when the link is silent
@@ -53,6 +54,7 @@ type link struct {
 	accepted atomic.Int64 // bytes that our kernel took
 	ending   atomic.Bool  // and a FIN behind them
 	queue    queue
+	flow     atomic.Pointer[flow] // nil without byte stages; changed under the session's mutex
 }
 
 // buffer returns what a link reads into; a link that reads little at once has one
@@ -106,6 +108,7 @@ func (l *link) run() {
 		}
 	}
 	l.queue.wait()
+	l.pastEnd("")
 }
 
 // ended passes the sender's end on, behind the bytes that came before it.
@@ -134,7 +137,7 @@ func (l *link) passEnd(how string) {
 }
 
 func (l *link) forwardEnd(how string) {
-	if !l.isSilent() {
+	if !l.pastEnd(how) && !l.isSilent() {
 		l.s.end(l.dir, how, history.CauseForwarded)
 	}
 }
@@ -190,11 +193,18 @@ func (l *link) flush() {
 	}
 }
 
-// write hands bytes to the receiver's kernel and records how many it took. A
-// silent link writes nothing.
+// write sends bytes on: to the receiver, or into the link's stages.
 func (l *link) write(data []byte, marks []mark) {
-	if len(data) == 0 || !l.s.beginWrite(l) {
-		return
+	if len(data) > 0 && !l.through(data) {
+		l.put(data, marks)
+	}
+}
+
+// put hands bytes to the receiver's kernel and records how many it took. A silent
+// link writes nothing. It is false if the link can write no more.
+func (l *link) put(data []byte, marks []mark) bool {
+	if !l.s.beginWrite(l) {
+		return false
 	}
 	l.recordWrite(history.WriteBegun, data, marks)
 	n, err := l.dst.Write(data)
@@ -204,6 +214,7 @@ func (l *link) write(data []byte, marks []mark) {
 	if err != nil {
 		l.lost(err)
 	}
+	return err == nil
 }
 
 // lost notes that the receiver is gone. Its end is passed on by the link that

@@ -93,8 +93,9 @@ const (
 
 // Proxy forwards connections to one server. It is safe for concurrent use.
 type Proxy struct {
-	cfg  Config
-	book atomic.Pointer[rulebook]
+	cfg    Config
+	book   atomic.Pointer[rulebook]
+	stages atomic.Pointer[faults.Stages]
 
 	mu       sync.Mutex
 	sessions int // accepted so far

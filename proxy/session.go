@@ -56,6 +56,9 @@ func (s *session) run(ctx context.Context) {
 	s.makeLinks()
 	s.p.setLive(s, true)
 	defer s.p.setLive(s, false)
+	if s.p.stages.Load() != nil {
+		s.stage()
+	}
 	stop := onDone(ctx, s.tearDown)
 	for _, l := range s.links {
 		s.wg.Go(l.run)

@@ -14,6 +14,9 @@ import (
 func (s *session) beginWrite(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for l.writing {
+		s.written.Wait()
+	}
 	if l.silent || l.gone {
 		return false
 	}
@@ -37,6 +40,9 @@ func (s *session) hush(l *link) {
 	}
 	l.silent = true
 	close(l.quiet)
+	if f := l.flow.Load(); f != nil {
+		f.pipe.Abandon()
+	}
 	if l.writing {
 		_ = l.dst.SetWriteDeadline(time.Unix(1, 0)) // it fails only on a closed connection
 	}
@@ -87,6 +93,9 @@ func (l *link) cut(it item) {
 		return
 	}
 	l.write(it.data, it.marks)
+	if f := l.flow.Load(); f != nil {
+		l.drained(f)
+	}
 	if !l.cutting(func() {
 		if st.This {
 			s.hush(l)
