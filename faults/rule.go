@@ -49,7 +49,11 @@ type Rule struct {
 // that the fault does not have, or without the bytes to inject. Each problem is a
 // FieldError; several are joined. Without a grammar, names are taken on trust.
 func (r Rule) Prepare(g *frames.Grammar) (*Rule, error) {
-	conds, err := compile(r.Trigger.Where)
+	var shape *frames.Shape
+	if g != nil {
+		shape, _ = g.Shape(r.Trigger.Dir, r.Trigger.Op)
+	}
+	conds, err := compile(r.Trigger.Where, shape)
 	if err := errors.Join(r.Trigger.check(r.Fault, g), err, r.check()); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,8 @@ const MaxPattern = 1024
 // cond is one condition on a frame.
 type cond struct {
 	name   string
+	shape  *frames.Shape // that field belongs to, if it was known beforehand
+	field  frames.Field
 	lo, hi uint64 // of a number
 	number bool   // the pattern can be one
 	text   *regexp.Regexp
@@ -48,8 +50,12 @@ func (r *Rule) Where(s *frames.Shape, have []byte, whole bool) Answer {
 }
 
 func (c *cond) ask(s *frames.Shape, have []byte, whole bool) Answer {
-	if _, ok := s.Field(c.name); ok {
-		switch v, ok := s.Uint(have, c.name); {
+	f, isField := c.field, s == c.shape
+	if !isField {
+		f, isField = s.Field(c.name)
+	}
+	if isField {
+		switch v, ok := f.Uint(have); {
 		case !ok && !whole:
 			return Unknown
 		case ok && c.number && v >= c.lo && v <= c.hi:
@@ -68,8 +74,8 @@ func (c *cond) ask(s *frames.Shape, have []byte, whole bool) Answer {
 	return No
 }
 
-// compile makes conditions of Trigger.Where.
-func compile(where map[string]string) ([]cond, error) {
+// compile makes conditions of Trigger.Where, for frames of a shape if that is known.
+func compile(where map[string]string, s *frames.Shape) ([]cond, error) {
 	var out []cond
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(where)) {
@@ -80,6 +86,11 @@ func compile(where map[string]string) ([]cond, error) {
 		}
 		c := cond{name: name, text: glob(p)}
 		c.lo, c.hi, c.number = numbers(p)
+		if s != nil {
+			if f, ok := s.Field(name); ok {
+				c.shape, c.field = s, f
+			}
+		}
 		out = append(out, c)
 	}
 	return out, errors.Join(errs...)

@@ -70,25 +70,41 @@ func (d *Decoder) Pending() (*Shape, []byte) {
 	return d.shape, d.buf[:d.off]
 }
 
+// Peek returns the shape and length of the message at the start of p, if p holds all
+// of it and the decoder stands at a frame boundary behind the preface; else 0. A
+// caller that does nothing with it may pass over it with Skip.
+func (d *Decoder) Peek(p []byte) (*Shape, int) {
+	if !d.ready || len(p) == 0 {
+		return nil, 0
+	}
+	s := d.g.ops[d.dir][p[0]]
+	if s == nil || len(p) <= s.Header {
+		return nil, 0
+	}
+	i := bytes.IndexByte(p[s.Header:min(len(p), s.Header+s.Limit+1)], '\n')
+	if i < 0 {
+		return nil, 0
+	}
+	return s, s.Header + i + 1
+}
+
+// Skip passes over a message of n bytes that Peek has found.
+func (d *Decoder) Skip(n int) {
+	d.seq++
+	d.total += uint64(n)
+}
+
 // Next takes the longest prefix of p that lies in one frame and returns it with
 // what remains of p. The piece is empty only if p is.
 func (d *Decoder) Next(p []byte) (pc Piece, rest []byte) {
 	// A whole message in one read is nearly every call, so it has its own short
 	// way; begin and resume decide the same, step by step.
-	if d.ready && len(p) > 0 {
-		s := d.g.ops[d.dir][p[0]]
-		if s != nil && len(p) > s.Header {
-			i := bytes.IndexByte(p[s.Header:min(len(p), s.Header+s.Limit+1)], '\n')
-			if i >= 0 {
-				n := s.Header + i + 1
-				pc.Kind, pc.First, pc.Last = s.Kind, true, true
-				pc.Shape, pc.Seq = s, d.seq
-				pc.Data, pc.Whole = p[:n], p[:n]
-				d.seq++
-				d.total += uint64(n)
-				return pc, p[n:]
-			}
-		}
+	if s, n := d.Peek(p); n > 0 {
+		pc.Kind, pc.First, pc.Last = s.Kind, true, true
+		pc.Shape, pc.Seq = s, d.seq
+		pc.Data, pc.Whole = p[:n], p[:n]
+		d.Skip(n)
+		return pc, p[n:]
 	}
 	return d.resume(p)
 }

@@ -132,7 +132,16 @@ func (s *Shape) Field(name string) (Field, bool) {
 // It is false if there is no such field or the frame is too short to hold it.
 func (s *Shape) Uint(frame []byte, name string) (uint64, bool) {
 	f, ok := s.Field(name)
-	if !ok || len(frame) < f.Offset+f.Size {
+	if !ok {
+		return 0, false
+	}
+	return f.Uint(frame)
+}
+
+// Uint returns the value of the field in a frame. It is false if the frame is too
+// short to hold it.
+func (f Field) Uint(frame []byte) (uint64, bool) {
+	if len(frame) < f.Offset+f.Size {
 		return 0, false
 	}
 	var v uint64

@@ -10,16 +10,15 @@ import (
 // unsure is a frame that is held back because a rule has to see more of it.
 type unsure struct {
 	frame faults.Frame
-	book  *rulebook
-	rules []*armed // of the book that may still take it, in order
+	rules []*armed // that may still take it, in order
 	held  []byte
 }
 
 // choose finds the rule that takes a frame of which the first piece is there. If
 // that is not enough to tell, the frame is unsure.
-func (l *link) choose(f faults.Frame, book *rulebook, pc frames.Piece) {
-	if rest := l.try(f, book.by[f.Dir][f.Op], pc.Shape, pc.Seq, pc.Data, pc.Last); len(rest) > 0 {
-		l.unsure = &unsure{frame: f, book: book, rules: rest}
+func (l *link) choose(f faults.Frame, rules []*armed, pc frames.Piece) {
+	if rest := l.try(f, rules, pc.Shape, pc.Seq, pc.Data, pc.Last); len(rest) > 0 {
+		l.unsure = &unsure{frame: f, rules: rest}
 	}
 }
 
@@ -55,10 +54,7 @@ func (l *link) try(f faults.Frame, rules []*armed, s *frames.Shape, seq uint64, 
 func (l *link) know(pc frames.Piece) frames.Piece {
 	u := l.unsure
 	u.held = append(u.held, pc.Data...)
-	if book := l.s.p.book.Load(); book != u.book {
-		u.rules = slices.DeleteFunc(slices.Clone(u.rules), func(r *armed) bool { return !slices.Contains(book.all, r) })
-		u.book = book
-	}
+	u.rules = slices.DeleteFunc(slices.Clone(u.rules), func(r *armed) bool { return !slices.Contains(l.book.all, r) })
 	if u.rules = l.try(u.frame, u.rules, pc.Shape, pc.Seq, u.held, pc.Last); len(u.rules) > 0 {
 		return frames.Piece{}
 	}

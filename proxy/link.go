@@ -33,6 +33,7 @@ type link struct {
 	quiet chan struct{} // closed when the link is silent
 
 	frame history.FrameRef // the one under way
+	book  *rulebook
 	rule  *armed
 	draw  float64
 	steps []faults.Step // still to do on it
@@ -142,14 +143,20 @@ func (l *link) forwardEnd(how string) {
 	}
 }
 
-// feed takes what was read.
+// feed takes what was read. Rules that are armed meanwhile see the next read.
 func (l *link) feed(p []byte) {
+	l.book = l.s.p.book.Load()
 	if l.dec == nil {
 		l.recordReceived(l.raw, p, false)
 		l.emit(p, l.raw)
 		l.raw += len(p)
 	}
 	for l.dec != nil && len(p) > 0 {
+		if n := l.glance(p); n > 0 {
+			l.emit(p[:n], 0)
+			p = p[n:]
+			continue
+		}
 		var pc frames.Piece
 		pc, p = l.dec.Next(p)
 		l.piece(pc)

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"math"
-	"sync/atomic"
 
 	"tornwire/faults"
 	"tornwire/frames"
@@ -18,36 +17,6 @@ const (
 	dripping            // to the receiver byte by byte
 	pairing             // into the link's pair
 )
-
-// tally counts the frames of one shape: of the link, of all sessions, and of the
-// client's.
-type tally struct {
-	shape       *frames.Shape
-	own         int
-	all, client *atomic.Int64
-}
-
-// number counts a frame. Frames are counted whether or not a rule is armed, so
-// that a rule that comes later means the same ones.
-func (l *link) number(s *frames.Shape) faults.Frame {
-	t := l.tally(s)
-	t.own++
-	return faults.Frame{
-		Dir: l.dir, Op: s.Op, Session: l.s.id, SessionNth: t.own, Nth: int(t.all.Add(1)),
-		Client: l.s.client, ClientNth: int(t.client.Add(1)), From: l.s.from,
-	}
-}
-
-func (l *link) tally(s *frames.Shape) *tally {
-	for i := range l.tallies {
-		if l.tallies[i].shape == s {
-			return &l.tallies[i]
-		}
-	}
-	all, client := l.s.p.talliesOf(l.dir, s.Op, l.s.client)
-	l.tallies = append(l.tallies, tally{s, 0, all, client})
-	return &l.tallies[len(l.tallies)-1]
-}
 
 // piece decides about a run of bytes of one frame.
 func (l *link) piece(pc frames.Piece) {
@@ -115,8 +84,8 @@ func (l *link) begin(pc frames.Piece) {
 		}
 		l.pair = nil
 	}
-	if book := l.s.p.book.Load(); len(book.all) > 0 {
-		l.choose(f, book, pc)
+	if len(l.book.all) > 0 {
+		l.choose(f, l.tally(pc.Shape).rules, pc)
 	}
 }
 
