@@ -3,15 +3,12 @@ package proxy
 import (
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"tornwire/faults"
 	"tornwire/frames"
 	"tornwire/history"
 )
-
-var buffers = sync.Pool{New: func() any { return new([ReadSize]byte) }}
 
 // link carries one direction of a session. One goroutine reads, decodes and,
 // as long as nothing is withheld, writes. Once a step waits, what follows goes
@@ -23,6 +20,8 @@ type link struct {
 	dst net.Conn
 	rec *history.Recorder
 	dec *frames.Decoder // nil without a grammar
+
+	decoder frames.Decoder
 
 	// Guarded by the session's mutex.
 	silent  bool // nothing more is delivered; both ends are still read
@@ -45,8 +44,9 @@ type link struct {
 
 	unsure  *unsure // the frame under way, while rules have to see more of it
 	tallies []tally
-	made    uint64 // frames that faults have made
-	raw     int    // bytes so far, without a grammar
+	room    [4]tally // for most links' tallies
+	made    uint64   // frames that faults have made
+	raw     int      // bytes so far, without a grammar
 
 	out   []byte // decided to pass, not yet written; a part of the read buffer, or else
 	own   bool   // a buffer of its own
@@ -58,16 +58,6 @@ type link struct {
 	flow     atomic.Pointer[flow] // nil without byte stages; changed under the session's mutex
 }
 
-// buffer returns what a link reads into; a link that reads little at once has one
-// of its own.
-func (p *Proxy) buffer() (buf []byte, done func()) {
-	if n := p.cfg.ReadSize; n > 0 && n < ReadSize {
-		return make([]byte, n), func() {}
-	}
-	b := buffers.Get().(*[ReadSize]byte)
-	return b[:], func() { buffers.Put(b) }
-}
-
 // mark names the bytes of one frame in a write.
 type mark struct {
 	frame  history.FrameRef
@@ -75,30 +65,30 @@ type mark struct {
 	exact  bool // they are recorded: they need not be those of the frame
 }
 
-func newLink(s *session, dir frames.Direction) *link {
-	l := &link{
-		s: s, dir: dir, rec: s.p.cfg.Recorder,
-		src: s.conns[dir.Opposite()], dst: s.conns[dir],
-		quiet: make(chan struct{}),
-		frame: history.FrameRef{Dir: dir},
-	}
+func (l *link) init(s *session, dir frames.Direction) {
+	l.s, l.dir, l.rec = s, dir, s.p.cfg.Recorder
+	l.src, l.dst = s.conns[dir.Opposite()], s.conns[dir]
+	l.quiet = make(chan struct{})
+	l.frame.Dir = dir
+	l.tallies = l.room[:0]
 	if g := s.p.cfg.Grammar; g != nil {
-		l.dec = g.Decoder(dir)
+		l.dec = &l.decoder
+		l.dec.Reset(g, dir)
 	}
 	l.queue.init()
-	return l
 }
 
 func (l *link) other() *link { return l.s.links[l.dir.Opposite()] }
 
 // run reads until the sender ends or we end it, then passes the end on.
 func (l *link) run() {
-	buf, done := l.s.p.buffer()
-	defer done()
+	buf := newReadBuffer(l.s.p.cfg.ReadSize)
+	defer buf.free()
 	for {
-		n, err := l.src.Read(buf)
+		n, err := l.src.Read(buf.b)
 		if n > 0 {
-			l.feed(buf[:n])
+			l.feed(buf.b[:n])
+			buf.adapt(n)
 		}
 		if err != nil {
 			l.release()

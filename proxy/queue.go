@@ -56,9 +56,15 @@ type queue struct {
 }
 
 func (q *queue) init() {
-	q.idle = make(chan struct{})
-	close(q.idle)
+	q.idle = closed
 }
+
+// closed is the channel of every queue that does not run.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // start begins with an item; the queue must not run. The caller has it emptied.
 func (q *queue) start(it item) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"net"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -245,6 +246,9 @@ func mix(x uint64) uint64 {
 // watches tells whether a rule only counts and signals.
 func (r *armed) watches() bool { return r.Fault == nil }
 
+// observed tells whether anybody wants to see events.
+func (p *Proxy) observed() bool { return p.cfg.Recorder != nil || p.cfg.Observe != nil }
+
 // observe records an event and shows it to the configuration's observer.
 func (p *Proxy) observe(e history.Event) {
 	p.cfg.Recorder.Add(e)
@@ -253,8 +257,11 @@ func (p *Proxy) observe(e history.Event) {
 	}
 }
 
-// addrOf is the address of a peer, invalid if it has no IP address.
-func addrOf(a interface{ String() string }) netip.Addr {
+// addrOf is the IP address of a peer, invalid if it has none.
+func addrOf(a net.Addr) netip.Addr {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.AddrPort().Addr()
+	}
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {
 		return netip.Addr{}

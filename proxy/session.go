@@ -24,7 +24,8 @@ type session struct {
 	draw    float64
 	opening faults.Step // what it does
 	conns   [2]net.Conn // by the direction whose receiver they are
-	links   [2]*link    // by direction
+	links   [2]*link    // by direction; nil before there are any
+	both    [2]link
 
 	mu      sync.Mutex
 	written sync.Cond     // a link's write is over
@@ -41,9 +42,11 @@ func newSession(p *Proxy, f faults.Frame, c net.Conn) *session {
 	s := &session{p: p, id: f.Session, nth: f.Nth, client: f.Client, from: f.From, torn: make(chan struct{})}
 	s.written.L = &s.mu
 	s.conns[frames.ServerToClient] = c
-	p.observe(history.Event{
-		Kind: history.SessionOpened, Session: s.id, Client: s.client, Peer: c.RemoteAddr().String(),
-	})
+	if p.observed() {
+		p.observe(history.Event{
+			Kind: history.SessionOpened, Session: s.id, Client: s.client, Peer: c.RemoteAddr().String(),
+		})
+	}
 	return s
 }
 
@@ -60,9 +63,8 @@ func (s *session) run(ctx context.Context) {
 		s.stage()
 	}
 	stop := onDone(ctx, s.tearDown)
-	for _, l := range s.links {
-		s.wg.Go(l.run)
-	}
+	s.wg.Go(s.links[frames.ServerToClient].run)
+	s.links[frames.ClientToServer].run() // on this goroutine: stacks are most of what an idle session costs
 	s.wg.Wait()
 	if s.owed() {
 		t := time.NewTimer(SilentLimit)
@@ -87,7 +89,8 @@ func (s *session) run(ctx context.Context) {
 
 func (s *session) makeLinks() {
 	for _, dir := range []frames.Direction{frames.ClientToServer, frames.ServerToClient} {
-		s.links[dir] = newLink(s, dir)
+		s.links[dir] = &s.both[dir]
+		s.links[dir].init(s, dir)
 	}
 }
 

@@ -23,8 +23,10 @@ func (s *session) dial(ctx context.Context) bool {
 		s.end(frames.ServerToClient, history.RST, cause)
 		return false
 	}
-	ev.Peer = c.LocalAddr().String()
-	s.p.observe(ev)
+	if s.p.observed() {
+		ev.Peer = c.LocalAddr().String()
+		s.p.observe(ev)
+	}
 	s.conns[frames.ClientToServer] = c
 	return true
 }
