@@ -42,9 +42,11 @@ const (
 	// Acked: of all bytes accepted towards the receiver of Dir so far (Total),
 	// N were acknowledged by its kernel. Session, Dir, N, Total.
 	Acked Kind = "acked"
-	// EndSeen: a peer ended its sending side. Session, Side, How (FIN or RST).
+	// EndSeen: a peer ended its sending side. Session, Side, How (FIN or RST), and
+	// Detail where there is more to it.
 	EndSeen Kind = "end_seen"
-	// EndSent: we ended our side towards a peer. Session, Side, How, Cause.
+	// EndSent: we ended our side towards a peer. Session, Side, How, Cause, and
+	// Detail where there is more to it.
 	EndSent Kind = "end_sent"
 	// Fired: the fault acted. Session, Dir, Frame, Off (bytes of the frame that
 	// had passed), Rule, Fault, Draw. A connection is the frame "open"; one that was
@@ -121,6 +123,7 @@ const (
 	CauseForwarded = "forwarded" // the other peer did it first
 	CauseTeardown  = "teardown"  // the case is over
 	CauseDial      = "dial"      // the server could not be reached
+	CauseHandshake = "handshake" // the client's TLS handshake failed; Detail says why
 )
 
 // Side is a peer of a session.

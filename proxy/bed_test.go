@@ -9,7 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -31,39 +30,6 @@ const (
 )
 
 var grammar = frames.MustBuiltin("ticketing")
-
-// transport makes connections, real or in memory.
-type transport struct {
-	listen func() (net.Listener, error)
-	again  func(network, addr string) (net.Listener, error)
-	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
-	// hook, if set, wraps the proxy's connections; dir is where they lead to.
-	hook func(dir frames.Direction, c net.Conn) net.Conn
-}
-
-var tcp = transport{
-	listen: func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
-	again:  net.Listen,
-	dial:   (&net.Dialer{}).DialContext,
-}
-
-// inMemory is a network whose connections hold size bytes in each direction.
-func inMemory(size int) transport {
-	n := memnet.New(memnet.Options{Buffer: size})
-	return transport{
-		listen: func() (net.Listener, error) { return n.Listen("tcp", "127.0.0.1:0") },
-		again:  n.Listen,
-		dial:   n.Dial,
-	}
-}
-
-// onEach runs a test over TCP, and over memory in a bubble.
-func onEach(t *testing.T, test func(*testing.T, transport)) {
-	t.Run("tcp", func(t *testing.T) { test(t, tcp) })
-	t.Run("memory", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { test(t, inMemory(0)) })
-	})
-}
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -94,8 +60,15 @@ func newBed(t *testing.T, tr transport, cfg proxy.Config) *bed {
 	l, err := tr.listen()
 	must(t, err)
 	b.up, b.addr = b.listen(), l.Addr().String()
+	upstream := tr.upstream(b.up)
+	if tr.server != nil {
+		b.up = wrapping{b.up, tr.server}
+	}
+	if tr.configure != nil {
+		tr.configure(&cfg)
+	}
 	if tr.hook != nil {
-		l = hookedListener{l, tr}
+		l = wrapping{l, func(c net.Conn) net.Conn { return tr.hook(s2c, c) }}
 		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := tr.dial(ctx, network, addr)
 			if err == nil {
@@ -106,7 +79,7 @@ func newBed(t *testing.T, tr transport, cfg proxy.Config) *bed {
 	}
 	cfg.Recorder = b.rec
 	if cfg.Upstream == "" {
-		cfg.Upstream = b.up.Addr().String()
+		cfg.Upstream = upstream
 	}
 	if cfg.Dial == nil {
 		cfg.Dial = tr.dial
@@ -117,19 +90,6 @@ func newBed(t *testing.T, tr transport, cfg proxy.Config) *bed {
 	b.px = proxy.New(cfg)
 	b.end = b.serve(l, "c1")
 	return b
-}
-
-type hookedListener struct {
-	net.Listener
-	tr transport
-}
-
-func (l hookedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err == nil {
-		c = l.tr.hook(s2c, c)
-	}
-	return c, err
 }
 
 // hooked is a connection in memory with calls before a read and after a write,
@@ -243,15 +203,24 @@ func (b *bed) connectTo(addr string) (cl, sv *peer) {
 	c, err := b.up.Accept()
 	must(b.t, err)
 	b.dialed++
+	sv = b.newPeer(c) // over TLS nothing is dialled before it has shaken hands
 	b.waitFor(b.dialed, "dial", func(e history.Event) bool { return e.Kind == history.ServerDialed })
-	return cl, b.newPeer(c)
+	return cl, sv
 }
 
 func (b *bed) dial(addr string) *peer {
 	b.t.Helper()
-	c, err := b.tr.dial(context.Background(), "tcp", addr)
+	c, err := b.tryDial(addr)
 	must(b.t, err)
 	return b.newPeer(c)
+}
+
+func (b *bed) tryDial(addr string) (net.Conn, error) {
+	c, err := b.tr.dial(context.Background(), "tcp", addr)
+	if err == nil && b.tr.client != nil {
+		c = b.tr.client(c)
+	}
+	return c, err
 }
 
 // part is what one read returned, and when.
@@ -277,7 +246,7 @@ type peer struct {
 func (b *bed) newPeer(c net.Conn) *peer {
 	p := &peer{Conn: c, t: b.t, began: b.began, ended: make(chan struct{})}
 	p.more.L = &p.mu
-	if _, ok := c.(*net.TCPConn); ok {
+	if _, ok := c.(*memnet.Conn); !ok && !b.tr.virtual {
 		must(b.t, c.SetDeadline(time.Now().Add(patience)))
 	}
 	b.t.Cleanup(func() {
@@ -329,7 +298,9 @@ func (p *peer) closeWrite() {
 
 func (p *peer) reset() {
 	p.t.Helper()
-	must(p.t, p.Conn.(interface{ SetLinger(int) error }).SetLinger(0))
+	if l, ok := p.Conn.(interface{ SetLinger(int) error }); ok {
+		must(p.t, l.SetLinger(0))
+	}
 	must(p.t, p.Conn.Close())
 }
 

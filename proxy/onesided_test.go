@@ -125,15 +125,15 @@ func TestStalledReset(t *testing.T) {
 			b.waitKind(history.Fired)
 			if byReceiver {
 				cl.reset()
-				sv.wantAll("server", "", history.RST)
-				wantEnds(t, b.stop(), "client rst seen", "server rst sent by forwarded")
+				sv.wantAll("server", "", tr.rst())
+				wantEnds(t, b.stop(), tr.ends("client rst seen", "server rst sent by forwarded")...)
 				return
 			}
 			sv.reset()
-			b.waitEndSeen(history.ServerSide, history.RST)
+			b.waitEndSeen(history.ServerSide, tr.rst())
 			cl.wantGot("client", greeting+acquired[:3], "")
-			wantEnds(t, b.stop(), "server rst seen", "client rst sent by teardown", "server rst sent by teardown")
-			cl.wantAll("client", greeting+acquired[:3], history.RST)
+			wantEnds(t, b.stop(), tr.ends("server rst seen", "client rst sent by teardown", "server rst sent by teardown")...)
+			cl.wantAll("client", greeting+acquired[:3], tr.rst())
 		})
 	}
 }

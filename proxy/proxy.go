@@ -44,7 +44,7 @@ type Config struct {
 	// Grammar decodes both directions; without one the bytes just pass, and no
 	// rule can match.
 	Grammar *frames.Grammar
-	// Upstream is the server's host:port.
+	// Upstream is the server's address, host:port or unix:/path (ParseAddress).
 	Upstream string
 	// Rules are armed from the start; nil for none. See Arm for later ones.
 	Rules *faults.Set
@@ -61,12 +61,17 @@ type Config struct {
 	// Keep, if set, is given the connections of clients that are still connected
 	// when Serve ends, instead of an RST to them. Nothing more is read or written.
 	Keep func(net.Conn)
-	// TLS, if set, ends the clients' TLS here, so that frames can be seen.
+	// TLS, if set, ends the clients' TLS here, so that frames can be seen. TLS 1.2 is
+	// the least, and no session tickets are given. Where it names no protocols (ALPN)
+	// clients get the one that the server chose. See ServerTLS.
 	TLS *tls.Config
-	// UpstreamTLS, if set, speaks TLS to the server.
+	// UpstreamTLS, if set, speaks TLS to the server, whose certificate is checked
+	// unless it says otherwise, for the upstream's host unless it names another. Where
+	// it names no protocols (ALPN) the server is asked for the client's. See ClientTLS.
 	UpstreamTLS *tls.Config
 	// ProxyHeader sends a PROXY protocol header (version 2) with the client's address
-	// to the server first.
+	// to the server first, in front of TLS. It is no part of the link: offsets and
+	// counts begin behind it.
 	ProxyHeader bool
 	// Unreachable is what a client gets while the server cannot be reached; Reset
 	// by default.
@@ -74,9 +79,9 @@ type Config struct {
 	// DialTimeout is how long the server is dialled, its TLS handshake included: over
 	// 0 up to DialLimit, which is the default.
 	DialTimeout time.Duration
-	// Dial reaches the server; net.Dialer by default.
+	// Dial reaches the server; net.Dialer by default. network is tcp or unix.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Listen listens again where nobody did for a while; net.Listen by default.
+	// Listen listens again where nobody did for a while; Listen by default.
 	Listen func(network, address string) (net.Listener, error)
 }
 
@@ -111,7 +116,7 @@ func New(cfg Config) *Proxy {
 		cfg.Dial = (&net.Dialer{}).DialContext
 	}
 	if cfg.Listen == nil {
-		cfg.Listen = net.Listen
+		cfg.Listen = Listen
 	}
 	p := &Proxy{cfg: cfg, tallies: map[tallyKey]*atomic.Int64{}, live: map[int]*session{}, gates: map[string]*gate{}}
 	var rules []*armed

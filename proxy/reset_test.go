@@ -24,16 +24,16 @@ func TestReset(t *testing.T) {
 		cl.send(auth, acquire[:5])
 		sv.wait(len(auth) + 5)
 		cl.reset()
-		sv.wantAll("server", auth+acquire[:5], history.RST)
-		wantEnds(t, b.stop(), "client rst seen", "server rst sent by forwarded")
+		sv.wantAll("server", auth+acquire[:5], tr.rst())
+		wantEnds(t, b.stop(), tr.ends("client rst seen", "server rst sent by forwarded")...)
 
 		b = newBed(t, tr, decoded())
 		cl, sv = b.connect()
 		sv.send(greeting, acquired[:9])
 		cl.wait(len(greeting) + 9)
 		sv.reset()
-		cl.wantAll("client", greeting+acquired[:9], history.RST)
-		wantEnds(t, b.stop(), "server rst seen", "client rst sent by forwarded")
+		cl.wantAll("client", greeting+acquired[:9], tr.rst())
+		wantEnds(t, b.stop(), tr.ends("server rst seen", "client rst sent by forwarded")...)
 	})
 }
 

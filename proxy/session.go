@@ -41,7 +41,7 @@ type session struct {
 func newSession(p *Proxy, f faults.Frame, c net.Conn) *session {
 	s := &session{p: p, id: f.Session, nth: f.Nth, client: f.Client, from: f.From, torn: make(chan struct{})}
 	s.written.L = &s.mu
-	s.conns[frames.ServerToClient] = c
+	s.conns[frames.ServerToClient] = p.terminated(c)
 	if p.observed() {
 		p.observe(history.Event{
 			Kind: history.SessionOpened, Session: s.id, Client: s.client, Peer: c.RemoteAddr().String(),
@@ -53,7 +53,7 @@ func newSession(p *Proxy, f faults.Frame, c net.Conn) *session {
 // run dials the server and carries bytes until both links are done or ctx is,
 // unless a fault turns the client away.
 func (s *session) run(ctx context.Context) {
-	if !s.begin(ctx) || !s.dial(ctx) {
+	if !s.begin(ctx) || !s.hello(ctx) || !s.dial(ctx) || !s.welcome(ctx) {
 		return
 	}
 	s.makeLinks()
@@ -160,6 +160,7 @@ func (s *session) end(dir frames.Direction, how, cause string) {
 		s.sent[dir] = how
 		s.p.cfg.Recorder.Add(history.Event{
 			Kind: history.EndSent, Session: s.id, Side: history.Receiver(dir), Dir: dir, How: how, Cause: cause,
+			Detail: s.detail(dir, how, cause),
 		})
 		s.hushDead()
 	}
@@ -167,8 +168,10 @@ func (s *session) end(dir frames.Direction, how, cause string) {
 	switch {
 	case dup:
 	case how == history.FIN:
-		closeWrite(c)
-		s.links[dir].ending.Store(true)
+		s.finish(dir, cause)
+		if l := s.links[dir]; l != nil {
+			l.ending.Store(true)
+		}
 	default:
 		if l := s.links[dir]; l != nil {
 			l.recordAcked() // it is the last chance

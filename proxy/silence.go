@@ -92,7 +92,7 @@ func (l *link) cut(it item) {
 	}) {
 		return
 	}
-	l.write(it.data, it.marks)
+	l.writeCut(it)
 	if f := l.flow.Load(); f != nil {
 		l.drained(f)
 	}

@@ -74,7 +74,7 @@ func TestSessionNumbers(t *testing.T) {
 			cl, sv := b.connectTo(a)
 			cl.send(auth)
 			if i == 2 {
-				sv.wantAll("server of session 3", auth[:4], history.RST)
+				sv.wantAll("server of session 3", auth[:4], tr.rst())
 			} else {
 				sv.wait(len(auth))
 				sv.wantGot("server", auth, "")

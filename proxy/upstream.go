@@ -11,7 +11,7 @@ import (
 func (s *session) dial(ctx context.Context) bool {
 	dctx, cancel := context.WithTimeout(ctx, DialLimit)
 	defer cancel()
-	c, err := s.p.cfg.Dial(dctx, "tcp", s.p.cfg.Upstream)
+	c, err := s.reach(dctx)
 	ev := history.Event{Kind: history.ServerDialed, Session: s.id}
 	if err != nil {
 		ev.Detail = err.Error()

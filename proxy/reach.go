@@ -1,0 +1,85 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+
+	"github.com/pires/go-proxyproto"
+
+	"tornwire/frames"
+)
+
+// reach connects to the server, as far as it is ready for the link's first byte:
+// behind the PROXY header and the TLS handshake, for all of which ctx is the limit.
+func (s *session) reach(ctx context.Context) (net.Conn, error) {
+	cfg := &s.p.cfg
+	network, address, err := ParseAddress(cfg.Upstream)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cfg.Dial(ctx, network, address)
+	if err != nil || !cfg.ProxyHeader && cfg.UpstreamTLS == nil {
+		return c, err
+	}
+	out, err := s.introduce(ctx, c, network, address)
+	if err != nil {
+		_ = c.Close()
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("%w (%w)", err, cause)
+		}
+		return nil, err
+	}
+	return out, nil
+}
+
+// introduce sends the PROXY header and speaks TLS, as far as is configured.
+func (s *session) introduce(ctx context.Context, c net.Conn, network, address string) (net.Conn, error) {
+	cfg := &s.p.cfg
+	client := s.conns[frames.ServerToClient]
+	if cfg.ProxyHeader {
+		if err := sendHeader(ctx, c, client); err != nil {
+			return nil, fmt.Errorf("proxy header to %s: %w", cfg.Upstream, err)
+		}
+	}
+	if cfg.UpstreamTLS == nil {
+		return c, nil
+	}
+	host := ""
+	if network != "unix" {
+		host, _, _ = net.SplitHostPort(address) // it was parsed before
+	}
+	var offered []string
+	if t, ok := client.(*secured); ok {
+		offered = t.offered
+	}
+	t := newSecured(c, cfg.Recorder != nil)
+	if err := t.shake(ctx, tls.Client, clientConfig(cfg.UpstreamTLS, host, offered)); err != nil {
+		return nil, fmt.Errorf("tls handshake with %s: %w", cfg.Upstream, err)
+	}
+	return t, nil
+}
+
+// sendHeader tells the server who the client is (PROXY protocol version 2, §2.2).
+func sendHeader(ctx context.Context, c, client net.Conn) error {
+	h, err := headerFor(client.RemoteAddr(), client.LocalAddr()).Format()
+	if err != nil {
+		return err
+	}
+	defer interruptible(ctx, c)()
+	_, err = c.Write(h)
+	return err
+}
+
+// headerFor names a client, and the address that it reached us at. For one without
+// an IP address, on a unix socket or in memory, it says that the connection is our
+// own (LOCAL, UNSPEC), as the protocol wants.
+func headerFor(from, to net.Addr) *proxyproto.Header {
+	a, ok := from.(*net.TCPAddr)
+	b, ok2 := to.(*net.TCPAddr)
+	if !ok || !ok2 || (a.IP.To4() == nil) != (b.IP.To4() == nil) {
+		return &proxyproto.Header{Version: 2, Command: proxyproto.LOCAL, TransportProtocol: proxyproto.UNSPEC}
+	}
+	return proxyproto.HeaderProxyFromAddrs(2, from, to)
+}
