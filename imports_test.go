@@ -27,6 +27,7 @@ type room struct {
 // rooms is the order of the house: imports only point up the table, and only where a row says so.
 var rooms = []room{
 	{"internal/memnet", nil, "a network knows nothing of what travels on it"},
+	{"internal/words", nil, "whoever reads what people write may use it"},
 	{"frames", nil, "grammars, decoder and encoder are used by all and so can use nobody"},
 	{"history", []string{"frames"}, "the record must not depend on who writes it or who judges it"},
 	{"faults", []string{"frames"}, "a fault is a pure decision about a frame; who carries it out is not its business"},
@@ -46,7 +47,7 @@ var rooms = []room{
 	{"internal/wrongclient", []string{"adapter", "frames"}, "it must not share the reference client's code, or it would share its mistakes"},
 	{
 		"verify",
-		[]string{"frames", "history", "faults", "proxy", "server", "client", "checker", "adapter", "adapter/reference", "scenarios", "internal/memnet"},
+		[]string{"frames", "history", "faults", "proxy", "server", "client", "checker", "adapter", "adapter/reference", "scenarios", "internal/memnet", "internal/words"},
 		"the sweep is driven by commands and tests, it does not know them",
 	},
 	{
@@ -59,7 +60,7 @@ var rooms = []room{
 	},
 	{
 		"api",
-		[]string{"frames", "history", "faults", "faults/toxics", "proxy", "checker", "scenarios"},
+		[]string{"frames", "history", "faults", "faults/toxics", "proxy", "checker", "scenarios", "internal/words"},
 		"the API translates and decides nothing",
 	},
 	{"internal/cli", []string{"*"}, ""},

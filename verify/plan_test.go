@@ -284,21 +284,6 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestDidYouMean(t *testing.T) {
-	words := []string{"single", "immediate", "expired", "late-reply"}
-	for word, want := range map[string]string{
-		"single": "single", "singl": "single", "SINGLE": "single", "late_reply": "late-reply", "lat-repl": "late-reply",
-		"imediat": "immediate", "xyz": "", "": "", "completely-different": "",
-	} {
-		if want != "" {
-			want = "; did you mean " + want + "?"
-		}
-		if got := DidYouMean(word, words); got != want {
-			t.Errorf("%q: %q, want %q", word, got, want)
-		}
-	}
-}
-
 // TestSweeps: each sweep is a part of the next; standard has every fault but the
 // byzantine ones, and those come when they are named.
 func TestSweeps(t *testing.T) {
