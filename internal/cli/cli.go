@@ -109,7 +109,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetVersionTemplate("tornwire {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(verifyCommand(), listCommand(), explainCommand(), lockserverCommand(), versionCommand())
+	root.AddCommand(verifyCommand(), listCommand(), explainCommand(), lockserverCommand(), serveCommand(), versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	return root
 }

@@ -8,22 +8,17 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"tornwire/frames"
 	"tornwire/server"
 )
 
-// Limits of the lockserver command.
-const (
-	secretFileLimit  = 4096 // bytes, the newline at the end included
-	loggedEventLimit = 4096 // events that wait to be logged; more are counted, not logged
-)
+// secretFileLimit is the most bytes of a secret's file, the newline at the end
+// included.
+const secretFileLimit = 4096
 
 // lockserverFlags are the command line of tornwire lockserver.
 type lockserverFlags struct {
@@ -61,10 +56,14 @@ func lockserverCommand() *cobra.Command {
 }
 
 func (f *lockserverFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
-	log := newLogger(stderr, f.verbose)
-	var events *eventLog
+	level := zerolog.InfoLevel
 	if f.verbose {
-		events = &eventLog{log: log, queue: make(chan server.Event, loggedEventLimit)}
+		level = zerolog.DebugLevel
+	}
+	log := newLogger(stderr, level)
+	var events *eventLog[server.Event]
+	if f.verbose {
+		events = newEventLog(log, logTable)
 		f.config.OnEvent = events.put
 	}
 	s, err := f.server()
@@ -146,64 +145,9 @@ func readSecret(file string) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 }
 
-// newLogger writes JSON lines, or readable ones if w is a terminal. It may be
-// used by several goroutines whatever w is.
-func newLogger(w io.Writer, verbose bool) zerolog.Logger {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		w = zerolog.ConsoleWriter{Out: f, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""}
-	}
-	level := zerolog.InfoLevel
-	if verbose {
-		level = zerolog.DebugLevel
-	}
-	return zerolog.New(zerolog.SyncWriter(w)).Level(level).With().Timestamp().Logger()
-}
-
-// eventLog logs what the lock table does without ever holding it up.
-type eventLog struct {
-	log   zerolog.Logger
-	queue chan server.Event
-	lost  atomic.Uint64
-}
-
-func (l *eventLog) put(e server.Event) {
-	select {
-	case l.queue <- e:
-	default:
-		l.lost.Add(1)
-	}
-}
-
-// start logs until the function that it returns is called; that one logs what is
-// left.
-func (l *eventLog) start() (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case e := <-l.queue:
-				l.write(e)
-				continue
-			case <-done:
-			}
-			for len(l.queue) > 0 {
-				l.write(<-l.queue)
-			}
-			return
-		}
-	}()
-	return func() {
-		close(done)
-		<-ended
-	}
-}
-
-func (l *eventLog) write(e server.Event) {
-	if n := l.lost.Swap(0); n > 0 {
-		l.log.Warn().Uint64("events", n).Msg("the log could not keep up; events are missing")
-	}
-	w := l.log.Debug().Str("key", e.Key)
+// logTable logs a change of the lock table.
+func logTable(log zerolog.Logger, e server.Event) {
+	w := log.Debug().Str("key", e.Key)
 	if e.Token != 0 {
 		w.Uint64("token", e.Token)
 	}

@@ -1,0 +1,363 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+
+	"tornwire/history"
+	"tornwire/proxy"
+)
+
+const (
+	statusBad  = http.StatusBadRequest
+	statusFull = http.StatusUnprocessableEntity // a limit is reached: 409 would read as "exists already"
+)
+
+// member is a proxy of a manager. Whoever changes it holds its turn; what is read
+// without is guarded by the mutex, which is never held for long.
+type member struct {
+	m    *Manager
+	name string
+	turn chan struct{} // full while somebody changes the proxy
+
+	mu      sync.Mutex
+	set     Settings
+	prx     *proxy.Proxy
+	run     *run            // nil while it does not listen
+	problem string          // why it does not, if it should
+	gates   map[string]bool // names in use, and whether the API has opened them
+	gone    bool
+}
+
+// run is a listener that is served.
+type run struct {
+	addr    string
+	cancel  context.CancelFunc
+	done    chan struct{}
+	problem string // why it has ended by itself; written before done is closed
+}
+
+func newMember(m *Manager, s Settings) *member {
+	return &member{m: m, name: s.Name, turn: make(chan struct{}, 1), set: s, gates: map[string]bool{}}
+}
+
+// lock waits for the turn.
+func (d *member) lock(ctx context.Context) error {
+	select {
+	case d.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errBusy
+	}
+}
+
+func (d *member) unlock() { <-d.turn }
+
+func (d *member) ended() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.gone
+}
+
+// path is the data path.
+func (d *member) path() *proxy.Proxy {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.prx
+}
+
+// state is what the proxy is at this moment.
+func (d *member) state() (Settings, *proxy.Proxy, *run) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.set
+	s.Enabled = d.run != nil
+	return s, d.prx, d.run
+}
+
+// put makes a state that of the proxy.
+func (d *member) put(s Settings, p *proxy.Proxy, r *run) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.problem = ""
+	if r != nil {
+		s.Listen = r.addr
+		select {
+		case <-r.done: // it has failed by now
+			d.problem, r = r.problem, nil
+		default:
+		}
+	}
+	d.set, d.prx, d.run = s, p, r
+}
+
+// newPath makes the data path that settings describe.
+func (d *member) newPath(s Settings) *proxy.Proxy {
+	c := s.config()
+	c.Seed = d.m.opt.Seed
+	if s.Seed != nil {
+		c.Seed = *s.Seed
+	}
+	if o := d.m.opt.Observe; o != nil {
+		c.Observe = func(e history.Event) { o(d.name, e) }
+	}
+	return proxy.New(c)
+}
+
+// create brings the proxy into its first state.
+func (d *member) create(ctx context.Context) error {
+	p := d.newPath(d.set)
+	var r *run
+	if d.set.Enabled {
+		l, err := listen(ctx, d.set.Listen)
+		if err != nil {
+			return err
+		}
+		r = d.serve(p, l)
+	}
+	d.put(d.set, p, r)
+	return nil
+}
+
+// listen is how a proxy gets its address.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	network, address, err := parseAddress(address)
+	if err == nil {
+		var l net.Listener
+		if l, err = (&net.ListenConfig{}).Listen(ctx, network, address); err == nil {
+			return l, nil
+		}
+	}
+	e := newError(http.StatusInternalServerError, "%v", err)
+	e.Field, e.cause = "listen", err
+	return nil, e
+}
+
+// serve runs a listener until it is halted.
+func (d *member) serve(p *proxy.Proxy, l net.Listener) *run {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &run{addr: l.Addr().String(), cancel: cancel, done: make(chan struct{})}
+	go func() {
+		err := p.Serve(ctx, l, d.name)
+		if ctx.Err() == nil {
+			r.problem = "the listener has ended"
+			if err != nil {
+				r.problem = err.Error()
+			}
+		}
+		cancel()
+		close(r.done)
+		d.failed(r)
+	}()
+	return r
+}
+
+// failed notes that a listener has ended, if it did by itself.
+func (d *member) failed(r *run) {
+	if r.problem == "" {
+		return
+	}
+	d.mu.Lock()
+	if d.run == r {
+		d.run, d.problem = nil, r.problem
+	}
+	d.mu.Unlock()
+	d.m.opt.Log.Error().Str("proxy", d.name).Str("problem", r.problem).Msg("proxy stopped by itself")
+}
+
+// halt ends a listener and its sessions.
+func (r *run) halt() {
+	if r != nil {
+		r.cancel()
+		<-r.done
+	}
+}
+
+// end is for good.
+func (d *member) end() {
+	_, p, r := d.state()
+	r.halt()
+	p.DisarmAll()
+	d.mu.Lock()
+	d.run, d.gone = nil, true
+	d.mu.Unlock()
+}
+
+// update changes the settings and makes the proxy what they say.
+func (d *member) update(ctx context.Context, change func(*Settings) error) (View, error) {
+	was, path, now := d.state()
+	next := was
+	if err := change(&next); err != nil {
+		return View{}, err
+	}
+	next.Name = was.Name
+	if next.Listen == "" {
+		next.Listen = AnyPort
+	}
+	if err := next.Check(); err != nil {
+		return View{}, err
+	}
+	newPath := path
+	if !samePath(was, next) {
+		newPath = d.newPath(next)
+		if err := d.carry(path, newPath); err != nil {
+			return View{}, err
+		}
+	}
+	r, err := d.move(ctx, was, next, now, newPath, newPath != path)
+	if err != nil {
+		return View{}, err
+	}
+	if newPath != path {
+		path.DisarmAll()
+	}
+	d.put(next, newPath, r)
+	v := d.view()
+	d.m.opt.Log.Info().Str("proxy", v.Name).Str("listen", v.Listen).Str("upstream", v.Upstream).Bool("enabled", v.Enabled).Msg("proxy changed")
+	return v, nil
+}
+
+// move goes from one listener to the next. If that cannot be had, the old one goes
+// on.
+func (d *member) move(ctx context.Context, was, next Settings, now *run, path *proxy.Proxy, newPath bool) (*run, error) {
+	switch sameListen := sameAddress(was.Listen, next.Listen); {
+	case !next.Enabled:
+		now.halt()
+		return nil, nil
+	case now == nil:
+		l, err := listen(ctx, next.Listen)
+		if err != nil {
+			return nil, err
+		}
+		return d.serve(path, l), nil
+	case sameListen && !newPath:
+		return now, nil
+	case !sameListen:
+		l, err := listen(ctx, next.Listen)
+		if err == nil {
+			now.halt()
+			return d.serve(path, l), nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || !samePort(was.Listen, next.Listen) {
+			return nil, err
+		}
+	}
+	return d.replace(ctx, was, next, now, path)
+}
+
+// replace is move where the old listener has to go before the new one can come. If
+// that cannot be had, the old one comes again.
+func (d *member) replace(ctx context.Context, was, next Settings, now *run, path *proxy.Proxy) (*run, error) {
+	now.halt()
+	l, err := listen(ctx, next.Listen)
+	if err == nil {
+		return d.serve(path, l), nil
+	}
+	old := d.path()
+	if l, again := listen(ctx, was.Listen); again == nil {
+		d.put(was, old, d.serve(old, l))
+	} else {
+		d.put(was, old, nil)
+		d.mu.Lock()
+		d.problem = again.Error()
+		d.mu.Unlock()
+	}
+	return nil, err
+}
+
+func samePort(a, b string) bool {
+	_, p, err := net.SplitHostPort(resolved(a))
+	_, q, err2 := net.SplitHostPort(resolved(b))
+	return err == nil && err2 == nil && p == q
+}
+
+// carry brings what was armed and opened onto a new data path.
+func (d *member) carry(from, to *proxy.Proxy) error {
+	for _, state := range from.Rules() {
+		r, ok := remaining(state)
+		if !ok {
+			continue
+		}
+		if err := to.Arm(r); err != nil {
+			return newError(statusBad, "rule %s does not go with that: %v", r.ID, err)
+		}
+	}
+	for _, g := range d.gateNames(true) {
+		to.OpenGate(g)
+	}
+	return nil
+}
+
+// reset makes the proxy run, and run without faults.
+func (d *member) reset(ctx context.Context) error {
+	p := d.path()
+	p.DisarmAll()
+	for _, g := range d.gateNames(false) {
+		p.ShutGate(g)
+	}
+	d.mu.Lock()
+	for g := range d.gates {
+		d.gates[g] = false
+	}
+	d.mu.Unlock()
+	_, err := d.update(ctx, func(s *Settings) error {
+		s.Enabled = true
+		return nil
+	})
+	return err
+}
+
+// gate opens or shuts a gate.
+func (d *member) gate(name string, open bool) error {
+	if err := d.useGates(name); err != nil {
+		return err
+	}
+	p := d.path()
+	if open {
+		p.OpenGate(name)
+	} else {
+		p.ShutGate(name)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gates[name] = open
+	return nil
+}
+
+// gateNames lists the gates in use, or those that the API has opened.
+func (d *member) gateNames(opened bool) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []string
+	for name, is := range d.gates {
+		if is || !opened {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// useGates notes names of gates; "" is none. A proxy never forgets a gate.
+func (d *member) useGates(names ...string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := len(d.gates)
+	for _, name := range names {
+		if _, known := d.gates[name]; !known && name != "" {
+			n++
+		}
+	}
+	if n > MaxGates {
+		return newError(statusFull, "%d gates were used on this proxy, and no more are possible; use a name again", MaxGates)
+	}
+	for _, name := range names {
+		if name != "" {
+			d.gates[name] = d.gates[name]
+		}
+	}
+	return nil
+}

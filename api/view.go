@@ -1,0 +1,41 @@
+package api
+
+import (
+	"tornwire/proxy"
+)
+
+// View is a proxy as it is told to clients: what toxiproxy tells of one, and
+// behind it what is not as it is by default.
+type View struct {
+	Name     string  `json:"name"`
+	Listen   string  `json:"listen"`
+	Upstream string  `json:"upstream"`
+	Enabled  bool    `json:"enabled"` // it listens
+	Toxics   []Toxic `json:"toxics"`
+
+	Grammar     string            `json:"grammar,omitempty"`
+	Unreachable proxy.Unreachable `json:"unreachable,omitempty"`
+	DialTimeout string            `json:"dial_timeout,omitempty"`
+	ProxyHeader bool              `json:"proxy_header,omitempty"`
+	Seed        *uint64           `json:"seed,omitempty"`
+	// Problem tells why a proxy does not listen that was not disabled.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Toxic is a toxic as it is told to clients.
+type Toxic struct{}
+
+func (d *member) view() View {
+	s, _, _ := d.state()
+	d.mu.Lock()
+	problem := d.problem
+	d.mu.Unlock()
+	v := View{
+		Name: s.Name, Listen: s.Listen, Upstream: s.Upstream, Enabled: s.Enabled, Toxics: []Toxic{},
+		Grammar: s.Grammar, Unreachable: s.Unreachable, ProxyHeader: s.ProxyHeader, Seed: s.Seed, Problem: problem,
+	}
+	if s.DialTimeout > 0 {
+		v.DialTimeout = s.DialTimeout.String()
+	}
+	return v
+}
