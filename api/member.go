@@ -304,6 +304,9 @@ func (d *member) reset(ctx context.Context) error {
 		d.gates[g] = false
 	}
 	d.mu.Unlock()
+	if _, _, r := d.state(); r != nil {
+		return nil
+	}
 	_, err := d.update(ctx, func(s *Settings) error {
 		s.Enabled = true
 		return nil

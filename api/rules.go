@@ -51,10 +51,13 @@ func readRule(body []byte, id string, client string, g *frames.Grammar) (faults.
 		o.problem("ttl", "is %s, not over 0s and up to %s", r.TTL, MaxTTL)
 	}
 	o.done()
-	_, err = r.Prepare(g)
 	if g == nil && r.Trigger.Op != "" && r.Trigger.Op != faults.OpOpen {
 		o.problem("op", "is %q, and the proxy has no grammar: only open is possible", r.Trigger.Op)
 	}
+	if bad.has("dir") {
+		g = nil // what the other direction has is no news
+	}
+	_, err = r.Prepare(g)
 	if err := bad.merge(err); err != nil {
 		return r, err
 	}
