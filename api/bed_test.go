@@ -226,12 +226,12 @@ func (c *client) send(s string) {
 // acquire asks for a lock.
 func (c *client) acquire(owner byte, key string) {
 	c.t.Helper()
-	c.send("A\x00\x09\x00\x00\x00\x00\x00\x00\x00" + string(owner) + key + "\n")
+	c.send("A\x00\x09\x00\x00\x00\x00\x00\x00\x00" + string([]byte{owner}) + key + "\n")
 }
 
 // grant is the answer to acquire.
 func grant(owner, token byte, key string) string {
-	return "A\x00\x00\x00\x00\x00\x00\x00" + string(owner) + "\x00\x00\x00\x00\x00\x00\x00" + string(token) + key + "\n"
+	return "A\x00\x00\x00\x00\x00\x00\x00" + string([]byte{owner}) + "\x00\x00\x00\x00\x00\x00\x00" + string([]byte{token}) + key + "\n"
 }
 
 // gets wants exactly these bytes.

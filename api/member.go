@@ -5,9 +5,11 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"syscall"
 
+	"tornwire/frames"
 	"tornwire/history"
 	"tornwire/proxy"
 )
@@ -204,7 +206,7 @@ func (d *member) update(ctx context.Context, change func(*Settings) error) (View
 	newPath := path
 	if !samePath(was, next) {
 		newPath = d.newPath(next)
-		if err := d.carry(path, newPath); err != nil {
+		if err := d.carry(path, newPath, next); err != nil {
 			return View{}, err
 		}
 	}
@@ -276,14 +278,20 @@ func samePort(a, b string) bool {
 }
 
 // carry brings what was armed and opened onto a new data path.
-func (d *member) carry(from, to *proxy.Proxy) error {
+func (d *member) carry(from, to *proxy.Proxy, s Settings) error {
+	g, _ := frames.Builtin(s.Grammar)
 	for _, state := range from.Rules() {
 		r, ok := remaining(state)
 		if !ok {
 			continue
 		}
-		if err := to.Arm(r); err != nil {
-			return newError(statusBad, "rule %s does not go with that: %v", r.ID, err)
+		err := fits(r, g)
+		if err == nil {
+			err = to.Arm(r)
+		}
+		if err != nil {
+			to.DisarmAll()
+			return newError(statusBad, "rule %s does not go with that: %s", r.ID, strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 	}
 	for _, g := range d.gateNames(true) {

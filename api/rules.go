@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -51,17 +52,25 @@ func readRule(body []byte, id string, client string, g *frames.Grammar) (faults.
 		o.problem("ttl", "is %s, not over 0s and up to %s", r.TTL, MaxTTL)
 	}
 	o.done()
-	if g == nil && r.Trigger.Op != "" && r.Trigger.Op != faults.OpOpen {
-		o.problem("op", "is %q, and the proxy has no grammar: only open is possible", r.Trigger.Op)
-	}
-	if bad.has("dir") {
-		g = nil // what the other direction has is no news
-	}
-	_, err = r.Prepare(g)
-	if err := bad.merge(err); err != nil {
+	if !bad.has("dir") { // what the other direction has is no news
+		if err := bad.merge(fits(r, g)); err != nil {
+			return r, err
+		}
+	} else if _, err := r.Prepare(nil); bad.merge(err) != nil {
 		return r, err
 	}
 	return r, bad.err()
+}
+
+// fits tells what is wrong with a rule for a proxy with a grammar, or without.
+func fits(r faults.Rule, g *frames.Grammar) error {
+	_, err := r.Prepare(g)
+	if g == nil && r.Trigger.Op != "" && r.Trigger.Op != faults.OpOpen {
+		return errors.Join(&faults.FieldError{
+			Field: "op", Reason: fmt.Sprintf("op is %q, and the proxy has no grammar: only open is possible", r.Trigger.Op),
+		}, err)
+	}
+	return err
 }
 
 // readGate reads the name of a gate.
