@@ -24,7 +24,7 @@ const (
 	WriteTimeout  = 30 * time.Second // from there to the end of the answer
 	IdleTimeout   = time.Minute      // between two requests of a connection
 	DrainTimeout  = 2 * time.Second  // for requests under way when the server ends
-	MaxHeader     = 16 << 10         // bytes of a header; net/http grants it 4 KiB more
+	MaxHeader     = 16 << 10         // bytes of a header; net/http grants it up to 8 KiB more
 	MaxConns      = 256              // connections at once; more wait to be accepted
 )
 

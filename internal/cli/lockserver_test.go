@@ -14,18 +14,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // lockserver runs the command and returns the address that it printed, and what
 // ends it and returns its error and log.
 func lockserver(t *testing.T, args ...string) (addr string, stop func() (string, error)) {
 	t.Helper()
+	return running(t, lockserverCommand(), append([]string{"--listen", "127.0.0.1:0"}, args...))
+}
+
+// running runs a command that serves.
+func running(t *testing.T, cmd *cobra.Command, args []string) (addr string, stop func() (string, error)) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var log bytes.Buffer
 	stdout, w := io.Pipe()
-	cmd := lockserverCommand()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append([]string{"--listen", "127.0.0.1:0"}, args...))
+	cmd.SetArgs(args)
 	cmd.SetOut(w)
 	cmd.SetErr(&log)
 	ended := make(chan error, 1)

@@ -3,11 +3,13 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -71,6 +73,39 @@ func TestSignal(t *testing.T) {
 			}
 			if r.Verdict != "inconclusive" || r.ExitCode != 128+int(number) || !r.Interrupted || len(r.Results) >= r.Cases.Total || r.Cases.Total < 100 {
 				t.Errorf("%s with %d, interrupted %v, %d of %d cases", r.Verdict, r.ExitCode, r.Interrupted, len(r.Results), r.Cases.Total)
+			}
+		})
+	}
+}
+
+// TestSignalEndsServe: a signal ends the daemon and its sessions, with 128 + its
+// number.
+func TestSignalEndsServe(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, number := range signals {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(self, programWord, "serve", "--api", "127.0.0.1:0", "--proxy", "p,127.0.0.1:0,127.0.0.1:1", "--log-level", "error")
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			line, err := bufio.NewReader(out).ReadString('\n')
+			if err != nil || !strings.HasPrefix(line, "listening on 127.0.0.1:") {
+				t.Errorf("it said %q, %v", line, err)
+			}
+			if err := cmd.Process.Signal(number); err != nil {
+				t.Error(err)
+			}
+			var exit *exec.ExitError
+			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 128+int(number) {
+				t.Errorf("it ended with %v", err)
 			}
 		})
 	}
