@@ -366,8 +366,8 @@ func (d *member) useGates(names ...string) error {
 		return newError(statusFull, "%d gates were used on this proxy, and no more are possible; use a name again", MaxGates)
 	}
 	for _, name := range names {
-		if name != "" {
-			d.gates[name] = d.gates[name]
+		if _, known := d.gates[name]; !known && name != "" {
+			d.gates[name] = false
 		}
 	}
 	return nil
