@@ -177,14 +177,14 @@ func showProxy(c *call) (reply, error) {
 
 func createProxy(c *call) (reply, error) {
 	s := Settings{Enabled: true}
-	if err := c.settings(&s, func(o *object, toxics json.RawMessage) {
-		if toxics != nil && string(toxics) != "[]" {
+	if err := c.settings(&s, func(o *object) {
+		if toxics := o.raw("toxics"); toxics != nil && string(toxics) != "[]" {
 			o.problem("toxics", "is %s; a proxy is created without toxics", excerpt(toxics))
 		}
 	}); err != nil {
 		return reply{}, err
 	}
-	v, err := c.m.Create(c.ctx, s)
+	v, err := c.m.Create(s)
 	return reply{http.StatusCreated, v}, err
 }
 
@@ -193,7 +193,8 @@ func createProxy(c *call) (reply, error) {
 func updateProxy(c *call) (reply, error) {
 	v, err := c.m.Update(c.ctx, c.vars["proxy"], func(s *Settings) error {
 		was := s.Name
-		return c.settings(s, func(o *object, _ json.RawMessage) {
+		return c.settings(s, func(o *object) {
+			o.raw("toxics")
 			if s.Name != was {
 				o.problem("name", "is %q; the name %q cannot be changed", s.Name, was)
 			}
@@ -204,7 +205,7 @@ func updateProxy(c *call) (reply, error) {
 
 // settings changes settings as the body says. What is wrong with the body is told
 // together with what is wrong with the settings.
-func (c *call) settings(s *Settings, also func(o *object, toxics json.RawMessage)) error {
+func (c *call) settings(s *Settings, also func(*object)) error {
 	body, err := c.read()
 	if err != nil {
 		return err
@@ -214,7 +215,7 @@ func (c *call) settings(s *Settings, also func(o *object, toxics json.RawMessage
 		return err
 	}
 	s.read(o)
-	also(o, o.raw("toxics"))
+	also(o)
 	o.done()
 	if len(*bad) > 0 && s.Name != "" && s.Upstream != "" {
 		s.check(bad)

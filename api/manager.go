@@ -46,7 +46,7 @@ func NewManager(opt Options) *Manager {
 
 // Create makes a proxy, and starts it if it is enabled. If that fails, there is
 // none. At most MaxProxies are possible.
-func (m *Manager) Create(ctx context.Context, s Settings) (View, error) {
+func (m *Manager) Create(s Settings) (View, error) {
 	if s.Listen == "" {
 		s.Listen = AnyPort
 	}
@@ -58,7 +58,7 @@ func (m *Manager) Create(ctx context.Context, s Settings) (View, error) {
 	}
 	defer m.begun.Done()
 	d := newMember(m, s)
-	err := d.create(ctx)
+	err := d.create()
 	m.settle(s.Name, d, err)
 	if err != nil {
 		return View{}, err
@@ -141,7 +141,7 @@ func (m *Manager) View(name string) (View, error) {
 func (m *Manager) Update(ctx context.Context, name string, change func(*Settings) error) (View, error) {
 	var v View
 	err := m.change(ctx, name, func(d *member) (err error) {
-		v, err = d.update(ctx, change)
+		v, err = d.update(change)
 		return err
 	})
 	return v, err
@@ -180,7 +180,7 @@ func (m *Manager) change(ctx context.Context, name string, do func(*member) erro
 func (m *Manager) Reset(ctx context.Context) error {
 	var first error
 	for _, d := range m.all() {
-		err := m.change(ctx, d.name, func(d *member) error { return d.reset(ctx) })
+		err := m.change(ctx, d.name, func(d *member) error { return d.reset() })
 		if err != nil && err != errProxyNotFound && first == nil {
 			first = err
 		}

@@ -98,8 +98,11 @@ func (d *member) put(s Settings, p *proxy.Proxy, r *run) {
 }
 
 // newPath makes the data path that settings describe.
-func (d *member) newPath(s Settings) *proxy.Proxy {
-	c := s.config()
+func (d *member) newPath(s Settings) (*proxy.Proxy, error) {
+	c, err := s.config()
+	if err != nil {
+		return nil, err
+	}
 	c.Seed = d.m.opt.Seed
 	if s.Seed != nil {
 		c.Seed = *s.Seed
@@ -107,15 +110,18 @@ func (d *member) newPath(s Settings) *proxy.Proxy {
 	if o := d.m.opt.Observe; o != nil {
 		c.Observe = func(e history.Event) { o(d.name, e) }
 	}
-	return proxy.New(c)
+	return proxy.New(c), nil
 }
 
 // create brings the proxy into its first state.
-func (d *member) create(ctx context.Context) error {
-	p := d.newPath(d.set)
+func (d *member) create() error {
+	p, err := d.newPath(d.set)
+	if err != nil {
+		return err
+	}
 	var r *run
 	if d.set.Enabled {
-		l, err := listen(ctx, d.set.Listen)
+		l, err := listen(d.set.Listen)
 		if err != nil {
 			return err
 		}
@@ -126,11 +132,11 @@ func (d *member) create(ctx context.Context) error {
 }
 
 // listen is how a proxy gets its address.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	network, address, err := parseAddress(address)
+func listen(address string) (net.Listener, error) {
+	network, address, err := proxy.ParseAddress(address)
 	if err == nil {
 		var l net.Listener
-		if l, err = (&net.ListenConfig{}).Listen(ctx, network, address); err == nil {
+		if l, err = proxy.Listen(network, address); err == nil {
 			return l, nil
 		}
 	}
@@ -142,7 +148,11 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 // serve runs a listener until it is halted.
 func (d *member) serve(p *proxy.Proxy, l net.Listener) *run {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &run{addr: l.Addr().String(), cancel: cancel, done: make(chan struct{})}
+	addr := l.Addr().String()
+	if l.Addr().Network() == "unix" {
+		addr = "unix:" + addr
+	}
+	r := &run{addr: addr, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		err := p.Serve(ctx, l, d.name)
 		if ctx.Err() == nil {
@@ -190,7 +200,7 @@ func (d *member) end() {
 }
 
 // update changes the settings and makes the proxy what they say.
-func (d *member) update(ctx context.Context, change func(*Settings) error) (View, error) {
+func (d *member) update(change func(*Settings) error) (View, error) {
 	was, path, now := d.state()
 	next := was
 	if err := change(&next); err != nil {
@@ -205,12 +215,15 @@ func (d *member) update(ctx context.Context, change func(*Settings) error) (View
 	}
 	newPath := path
 	if !samePath(was, next) {
-		newPath = d.newPath(next)
+		var err error
+		if newPath, err = d.newPath(next); err != nil {
+			return View{}, err
+		}
 		if err := d.carry(path, newPath, next); err != nil {
 			return View{}, err
 		}
 	}
-	r, err := d.move(ctx, was, next, now, newPath, newPath != path)
+	r, err := d.move(was, next, now, newPath, newPath != path)
 	if err != nil {
 		return View{}, err
 	}
@@ -225,13 +238,13 @@ func (d *member) update(ctx context.Context, change func(*Settings) error) (View
 
 // move goes from one listener to the next. If that cannot be had, the old one goes
 // on.
-func (d *member) move(ctx context.Context, was, next Settings, now *run, path *proxy.Proxy, newPath bool) (*run, error) {
+func (d *member) move(was, next Settings, now *run, path *proxy.Proxy, newPath bool) (*run, error) {
 	switch sameListen := sameAddress(was.Listen, next.Listen); {
 	case !next.Enabled:
 		now.halt()
 		return nil, nil
 	case now == nil:
-		l, err := listen(ctx, next.Listen)
+		l, err := listen(next.Listen)
 		if err != nil {
 			return nil, err
 		}
@@ -239,7 +252,7 @@ func (d *member) move(ctx context.Context, was, next Settings, now *run, path *p
 	case sameListen && !newPath:
 		return now, nil
 	case !sameListen:
-		l, err := listen(ctx, next.Listen)
+		l, err := listen(next.Listen)
 		if err == nil {
 			now.halt()
 			return d.serve(path, l), nil
@@ -248,19 +261,19 @@ func (d *member) move(ctx context.Context, was, next Settings, now *run, path *p
 			return nil, err
 		}
 	}
-	return d.replace(ctx, was, next, now, path)
+	return d.replace(was, next, now, path)
 }
 
 // replace is move where the old listener has to go before the new one can come. If
 // that cannot be had, the old one comes again.
-func (d *member) replace(ctx context.Context, was, next Settings, now *run, path *proxy.Proxy) (*run, error) {
+func (d *member) replace(was, next Settings, now *run, path *proxy.Proxy) (*run, error) {
 	now.halt()
-	l, err := listen(ctx, next.Listen)
+	l, err := listen(next.Listen)
 	if err == nil {
 		return d.serve(path, l), nil
 	}
 	old := d.path()
-	if l, again := listen(ctx, was.Listen); again == nil {
+	if l, again := listen(was.Listen); again == nil {
 		d.put(was, old, d.serve(old, l))
 	} else {
 		d.put(was, old, nil)
@@ -301,7 +314,7 @@ func (d *member) carry(from, to *proxy.Proxy, s Settings) error {
 }
 
 // reset makes the proxy run, and run without faults.
-func (d *member) reset(ctx context.Context) error {
+func (d *member) reset() error {
 	p := d.path()
 	p.DisarmAll()
 	for _, g := range d.gateNames(false) {
@@ -315,7 +328,7 @@ func (d *member) reset(ctx context.Context) error {
 	if _, _, r := d.state(); r != nil {
 		return nil
 	}
-	_, err := d.update(ctx, func(s *Settings) error {
+	_, err := d.update(func(s *Settings) error {
 		s.Enabled = true
 		return nil
 	})

@@ -355,7 +355,7 @@ func TestTogether(t *testing.T) {
 // TestClose: a manager that was closed takes nothing more, and has nothing left.
 func TestClose(t *testing.T) {
 	m := NewManager(Options{})
-	v, err := m.Create(t.Context(), Settings{Name: "p", Upstream: speaker(t, "one"), Enabled: true})
+	v, err := m.Create(Settings{Name: "p", Upstream: speaker(t, "one"), Enabled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +363,7 @@ func TestClose(t *testing.T) {
 	m.Close()
 	c.over()
 	refused(t, v.Listen)
-	if _, err := m.Create(t.Context(), Settings{Name: "q", Upstream: "a:1"}); err != errClosed {
+	if _, err := m.Create(Settings{Name: "q", Upstream: "a:1"}); err != errClosed {
 		t.Errorf("after the end: %v", err)
 	}
 	if _, err := m.Rules("p"); err != errProxyNotFound {
@@ -377,7 +377,7 @@ func TestLimitsOfManager(t *testing.T) {
 	defer m.Close()
 	ctx := t.Context()
 	for i := range MaxProxies {
-		if _, err := m.Create(ctx, Settings{Name: fmt.Sprint(i), Upstream: "a:1"}); err != nil {
+		if _, err := m.Create(Settings{Name: fmt.Sprint(i), Upstream: "a:1"}); err != nil {
 			t.Fatalf("proxy %d: %v", i+1, err)
 		}
 	}
@@ -387,12 +387,12 @@ func TestLimitsOfManager(t *testing.T) {
 			t.Errorf("one more %s: %v", what, err)
 		}
 	}
-	_, err := m.Create(ctx, Settings{Name: "x", Upstream: "a:1"})
+	_, err := m.Create(Settings{Name: "x", Upstream: "a:1"})
 	full("proxy", err, "there are 1000 proxies, and no more are possible")
 	if err := m.Delete(ctx, "0"); err != nil {
 		t.Error(err)
 	}
-	if _, err := m.Create(ctx, Settings{Name: strings.Repeat("x", MaxName), Upstream: strings.Repeat("a", MaxAddress-2) + ":1"}); err != nil {
+	if _, err := m.Create(Settings{Name: strings.Repeat("x", MaxName), Upstream: strings.Repeat("a", MaxAddress-2) + ":1"}); err != nil {
 		t.Errorf("in the place of one that went: %v", err)
 	}
 

@@ -1,8 +1,9 @@
 package api
 
 import (
-	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,8 @@ const (
 	MaxName = 128
 	// MaxAddress is the longest address or file name, in bytes.
 	MaxAddress = 1024
+	// MaxHost is the longest name of a server, in bytes.
+	MaxHost = 253
 	// AnyPort is where a proxy listens that was not told where.
 	AnyPort = "127.0.0.1:0"
 )
@@ -39,7 +42,23 @@ type Settings struct {
 	Unreachable proxy.Unreachable // what a client gets while the upstream cannot be reached; "" is proxy.Reset
 	DialTimeout time.Duration     // 0 is proxy.DialLimit
 	ProxyHeader bool              // a PROXY protocol header goes to the upstream first
+	TLS         *TLS              // ends the clients' TLS
+	UpstreamTLS *UpstreamTLS      // speaks TLS to the upstream
 	Seed        *uint64           // of what is random; nil is the manager's
+}
+
+// TLS names the PEM files of a certificate, its chain behind it, and of its key.
+// They are read when the proxy is created, and when a change ends its sessions.
+type TLS struct {
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
+}
+
+// UpstreamTLS says how the upstream's certificate is checked.
+type UpstreamTLS struct {
+	CA         string `json:"ca,omitempty"`          // a PEM file; "" is the system's
+	ServerName string `json:"server_name,omitempty"` // "" is the upstream's host
+	SkipVerify bool   `json:"skip_verify,omitempty"`
 }
 
 // read changes the settings as a body says; what it leaves out stays.
@@ -57,9 +76,33 @@ func (s *Settings) read(o *object) {
 		o.problem("dial_timeout", "is 0s, not over 0s and up to %s", proxy.DialLimit)
 	}
 	o.flag("proxy_header", &s.ProxyHeader)
+	s.readTLS(o)
 	var seed uint64
 	if read(o, "seed", "a whole number from 0 to 18446744073709551615", &seed) {
 		s.Seed = &seed
+	}
+}
+
+// readTLS reads the two objects; null takes one away.
+func (s *Settings) readTLS(o *object) {
+	if o.isNull("tls") {
+		s.TLS = nil
+	}
+	if t := o.object("tls"); t != nil {
+		s.TLS = &TLS{}
+		t.text("cert", &s.TLS.Cert)
+		t.text("key", &s.TLS.Key)
+		t.done()
+	}
+	if o.isNull("upstream_tls") {
+		s.UpstreamTLS = nil
+	}
+	if t := o.object("upstream_tls"); t != nil {
+		s.UpstreamTLS = &UpstreamTLS{}
+		t.text("ca", &s.UpstreamTLS.CA)
+		t.text("server_name", &s.UpstreamTLS.ServerName)
+		t.flag("skip_verify", &s.UpstreamTLS.SkipVerify)
+		t.done()
 	}
 }
 
@@ -100,6 +143,20 @@ func (s *Settings) check(bad *problems) {
 	if s.DialTimeout < 0 || s.DialTimeout > proxy.DialLimit {
 		bad.add("dial_timeout", "is %s, not over 0s and up to %s", s.DialTimeout, proxy.DialLimit)
 	}
+	s.checkTLS(bad)
+}
+
+func (s *Settings) checkTLS(bad *problems) {
+	if s.TLS != nil {
+		checkFile(bad, "tls.cert", s.TLS.Cert, true)
+		checkFile(bad, "tls.key", s.TLS.Key, true)
+	}
+	if t := s.UpstreamTLS; t != nil {
+		checkFile(bad, "upstream_tls.ca", t.CA, false)
+		if n := len(t.ServerName); n > MaxHost {
+			bad.add("upstream_tls.server_name", "has %d bytes, over %d", n, MaxHost)
+		}
+	}
 }
 
 func checkAddress(bad *problems, field, address string) {
@@ -107,15 +164,32 @@ func checkAddress(bad *problems, field, address string) {
 		bad.add(field, "has %d bytes, over %d", n, MaxAddress)
 		return
 	}
-	network, _, err := parseAddress(address)
-	if err == nil && network == "tcp" {
-		_, port, _ := net.SplitHostPort(address)
-		if _, err = net.LookupPort("tcp", port); err == nil && field == "upstream" && (port == "0" || port == "") {
+	network, rest, err := proxy.ParseAddress(address)
+	if err != nil {
+		bad.add(field, "is no address: %v", err)
+		return
+	}
+	if network == "tcp" && field == "upstream" {
+		if _, port, _ := net.SplitHostPort(rest); port == "0" {
 			bad.add(field, "is %q, which has no port to connect to", address)
 		}
 	}
-	if err != nil {
-		bad.add(field, "is %q: %v", address, err)
+}
+
+// checkFile wants the name of a file that means the same wherever the daemon was
+// started, and that is not something that one would wait for in reading it.
+func checkFile(bad *problems, field, name string, must bool) {
+	switch {
+	case name == "" && must:
+		bad.add(field, "is missing")
+	case len(name) > MaxAddress:
+		bad.add(field, "has %d bytes, over %d", len(name), MaxAddress)
+	case name != "" && !filepath.IsAbs(name):
+		bad.add(field, "is %q, not an absolute file name", name)
+	case name != "":
+		if i, err := os.Stat(name); err == nil && !i.Mode().IsRegular() {
+			bad.add(field, "is %q, which is no regular file", name)
+		}
 	}
 }
 
@@ -142,22 +216,36 @@ func badName(name string) string {
 	return ""
 }
 
-// config returns what the settings mean for the data path. They were checked.
-func (s *Settings) config() proxy.Config {
+// config returns what the settings, which were checked, mean for the data path. The
+// files that they name are read.
+func (s *Settings) config() (proxy.Config, error) {
 	c := proxy.Config{
 		Upstream: s.Upstream, Unreachable: s.Unreachable, DialTimeout: s.DialTimeout, ProxyHeader: s.ProxyHeader,
 	}
 	if s.Grammar != "" {
 		c.Grammar = frames.MustBuiltin(s.Grammar)
 	}
-	return c
+	var bad problems
+	var err error
+	if s.TLS != nil {
+		if c.TLS, err = proxy.ServerTLS(s.TLS.Cert, s.TLS.Key); err != nil {
+			bad.add("tls", "cannot be used: %v", err)
+		}
+	}
+	if t := s.UpstreamTLS; t != nil {
+		if c.UpstreamTLS, err = proxy.ClientTLS(t.CA, t.ServerName, t.SkipVerify); err != nil {
+			bad.add("upstream_tls", "cannot be used: %v", err)
+		}
+	}
+	return c, bad.err()
 }
 
 // samePath tells whether two settings have the same data path, wherever it
 // listens.
 func samePath(a, b Settings) bool {
 	return a.Upstream == b.Upstream && a.Grammar == b.Grammar && a.Unreachable == b.Unreachable &&
-		a.DialTimeout == b.DialTimeout && a.ProxyHeader == b.ProxyHeader && same(a.Seed, b.Seed)
+		a.DialTimeout == b.DialTimeout && a.ProxyHeader == b.ProxyHeader &&
+		same(a.TLS, b.TLS) && same(a.UpstreamTLS, b.UpstreamTLS) && same(a.Seed, b.Seed)
 }
 
 func same[T comparable](a, b *T) bool {
@@ -170,22 +258,10 @@ func sameAddress(a, b string) bool {
 }
 
 func resolved(address string) string {
-	if network, rest, err := parseAddress(address); err == nil && network == "tcp" {
+	if network, rest, err := proxy.ParseAddress(address); err == nil && network == "tcp" {
 		if a, err := net.ResolveTCPAddr("tcp", rest); err == nil {
 			return a.String()
 		}
 	}
 	return address
-}
-
-// parseAddress takes an address apart.
-func parseAddress(s string) (network, address string, err error) {
-	if _, _, err := net.SplitHostPort(s); err != nil {
-		var bad *net.AddrError
-		if errors.As(err, &bad) {
-			return "", "", errors.New(bad.Err)
-		}
-		return "", "", err
-	}
-	return "tcp", s, nil
 }

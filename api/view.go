@@ -17,6 +17,8 @@ type View struct {
 	Unreachable proxy.Unreachable `json:"unreachable,omitempty"`
 	DialTimeout string            `json:"dial_timeout,omitempty"`
 	ProxyHeader bool              `json:"proxy_header,omitempty"`
+	TLS         *TLS              `json:"tls,omitempty"`
+	UpstreamTLS *UpstreamTLS      `json:"upstream_tls,omitempty"`
 	Seed        *uint64           `json:"seed,omitempty"`
 	// Problem tells why a proxy does not listen that was not disabled.
 	Problem string `json:"problem,omitempty"`
@@ -32,7 +34,7 @@ func (d *member) view() View {
 	d.mu.Unlock()
 	v := View{
 		Name: s.Name, Listen: s.Listen, Upstream: s.Upstream, Enabled: s.Enabled, Toxics: []Toxic{},
-		Grammar: s.Grammar, Unreachable: s.Unreachable, ProxyHeader: s.ProxyHeader, Seed: s.Seed, Problem: problem,
+		Grammar: s.Grammar, Unreachable: s.Unreachable, ProxyHeader: s.ProxyHeader, TLS: s.TLS, UpstreamTLS: s.UpstreamTLS, Seed: s.Seed, Problem: problem,
 	}
 	if s.DialTimeout > 0 {
 		v.DialTimeout = s.DialTimeout.String()

@@ -76,7 +76,7 @@ func (f *serveFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%w; choose another address with --api", err)
 	}
 	for _, s := range proxies {
-		if _, err := m.Create(ctx, s); err != nil {
+		if _, err := m.Create(s); err != nil {
 			m.Close()
 			return errors.Join(fmt.Errorf("--proxy %s: %w", s.Name, err), l.Close())
 		}
