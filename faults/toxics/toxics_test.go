@@ -1,9 +1,13 @@
 package toxics
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
 func at(d time.Duration, send string) step { return step{at: d, send: send} }
@@ -224,6 +228,44 @@ func TestToxics(t *testing.T) {
 			if got := play(p, test.steps...); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
+		})
+	}
+}
+
+// TestLikeToxiproxy: what is made here comes out as from toxiproxy's own, where
+// that does not draw lots.
+func TestLikeToxiproxy(t *testing.T) {
+	tests := []struct {
+		spec Spec
+		own  toxics.Toxic
+	}{
+		{toxic("bandwidth", "rate", 1), &toxics.BandwidthToxic{Rate: 1}},
+		{toxic("bandwidth", "rate", 7), &toxics.BandwidthToxic{Rate: 7}},
+		{toxic("bandwidth", "rate", MaxRate), &toxics.BandwidthToxic{Rate: MaxRate}},
+		{toxic("latency", "latency", 70), &toxics.LatencyToxic{Latency: 70}},
+		{toxic("latency"), &toxics.LatencyToxic{}},
+		{toxic("slicer", "average_size", 30), &toxics.SlicerToxic{AverageSize: 30}},
+		{toxic("slicer", "average_size", 13, "delay", 700), &toxics.SlicerToxic{AverageSize: 13, Delay: 700}},
+		{toxic("timeout", "timeout", 333), &toxics.TimeoutToxic{Timeout: 333}},
+		{toxic("timeout"), &toxics.TimeoutToxic{}},
+	}
+	var steps []step
+	for i, r := 0, rand.New(rand.NewPCG(3, 4)); i < 40; i++ {
+		send := strings.Repeat("x", 1+r.IntN(300))
+		steps = append(steps, at(time.Duration(i/2*i/2)*time.Millisecond, send))
+	}
+	steps = append(steps, end(410*time.Millisecond))
+	for _, test := range tests {
+		inBubble(t, test.spec.Type, func(t *testing.T) {
+			ours := play(must(New(1, test.spec)).Open(1, s2c), steps...)
+			theirs := must(New(1, test.spec))
+			kind := *theirs.stages[0].kind
+			kind.build = func(Attributes, *rand.Rand) toxics.Toxic { return test.own }
+			theirs.stages[0].kind = &kind
+			if theirs := play(theirs.Open(1, s2c), steps...); theirs != ours || ours == "" {
+				t.Errorf("ours   %s\ntheirs %s", ours, theirs)
+			}
+			synctest.Wait()
 		})
 	}
 }
