@@ -56,6 +56,8 @@ var stock = []route{
 	{"/reset", map[string]action{"POST": reset}},
 	{"/proxies", map[string]action{"GET": listProxies, "POST": createProxy}},
 	{"/proxies/{proxy}", map[string]action{"GET": showProxy, "POST": updateProxy, "PATCH": updateProxy, "DELETE": deleteProxy}},
+	{"/proxies/{proxy}/toxics", map[string]action{"GET": listToxics, "POST": createToxic}},
+	{"/proxies/{proxy}/toxics/{toxic}", map[string]action{"GET": showToxic, "POST": updateToxic, "PATCH": updateToxic, "DELETE": deleteToxic}},
 }
 
 // ours are there under /v1 too.
@@ -177,11 +179,7 @@ func showProxy(c *call) (reply, error) {
 
 func createProxy(c *call) (reply, error) {
 	s := Settings{Enabled: true}
-	if err := c.settings(&s, func(o *object) {
-		if toxics := o.raw("toxics"); toxics != nil && string(toxics) != "[]" {
-			o.problem("toxics", "is %s; a proxy is created without toxics", excerpt(toxics))
-		}
-	}); err != nil {
+	if err := c.settings(&s, s.readToxics); err != nil {
 		return reply{}, err
 	}
 	v, err := c.m.Create(s)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"tornwire/faults/toxics"
 	"tornwire/frames"
 	"tornwire/history"
 	"tornwire/proxy"
@@ -29,8 +30,9 @@ type member struct {
 	mu      sync.Mutex
 	set     Settings
 	prx     *proxy.Proxy
-	run     *run            // nil while it does not listen
-	problem string          // why it does not, if it should
+	run     *run   // nil while it does not listen
+	problem string // why it does not, if it should
+	list    *toxics.List
 	gates   map[string]bool // names in use, and whether the API has opened them
 	gone    bool
 }
@@ -97,28 +99,35 @@ func (d *member) put(s Settings, p *proxy.Proxy, r *run) {
 	d.set, d.prx, d.run = s, p, r
 }
 
-// newPath makes the data path that settings describe.
-func (d *member) newPath(s Settings) (*proxy.Proxy, error) {
+// newPath makes the data path that settings and toxics describe.
+func (d *member) newPath(s Settings, specs []toxics.Spec) (*proxy.Proxy, *toxics.List, error) {
 	c, err := s.config()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.Seed = d.m.opt.Seed
 	if s.Seed != nil {
 		c.Seed = *s.Seed
 	}
+	list, err := toxics.New(c.Seed, specs...)
+	if err != nil {
+		return nil, nil, err
+	}
 	if o := d.m.opt.Observe; o != nil {
 		c.Observe = func(e history.Event) { o(d.name, e) }
 	}
-	return proxy.New(c), nil
+	p := proxy.New(c)
+	p.SetStages(list)
+	return p, list, nil
 }
 
 // create brings the proxy into its first state.
 func (d *member) create() error {
-	p, err := d.newPath(d.set)
+	p, list, err := d.newPath(d.set, d.set.Toxics)
 	if err != nil {
 		return err
 	}
+	d.set.Toxics, d.list = nil, list
 	var r *run
 	if d.set.Enabled {
 		l, err := listen(d.set.Listen)
@@ -213,10 +222,10 @@ func (d *member) update(change func(*Settings) error) (View, error) {
 	if err := next.Check(); err != nil {
 		return View{}, err
 	}
-	newPath := path
+	newPath, list := path, d.stages()
 	if !samePath(was, next) {
 		var err error
-		if newPath, err = d.newPath(next); err != nil {
+		if newPath, list, err = d.newPath(next, list.Specs()); err != nil {
 			return View{}, err
 		}
 		if err := d.carry(path, newPath, next); err != nil {
@@ -231,6 +240,9 @@ func (d *member) update(change func(*Settings) error) (View, error) {
 		path.DisarmAll()
 	}
 	d.put(next, newPath, r)
+	d.mu.Lock()
+	d.list = list
+	d.mu.Unlock()
 	v := d.view()
 	d.m.opt.Log.Info().Str("proxy", v.Name).Str("listen", v.Listen).Str("upstream", v.Upstream).Bool("enabled", v.Enabled).Msg("proxy changed")
 	return v, nil
@@ -317,6 +329,12 @@ func (d *member) carry(from, to *proxy.Proxy, s Settings) error {
 func (d *member) reset() error {
 	p := d.path()
 	p.DisarmAll()
+	if list := d.stages(); len(list.Specs()) > 0 {
+		for _, spec := range list.Specs() {
+			list, _ = list.Without(spec.Name) // it is there
+		}
+		d.setStages(list)
+	}
 	for _, g := range d.gateNames(false) {
 		p.ShutGate(g)
 	}

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"tornwire/faults/toxics"
 	"tornwire/frames"
 	"tornwire/proxy"
 )
@@ -45,6 +46,7 @@ type Settings struct {
 	TLS         *TLS              // ends the clients' TLS
 	UpstreamTLS *UpstreamTLS      // speaks TLS to the upstream
 	Seed        *uint64           // of what is random; nil is the manager's
+	Toxics      []toxics.Spec     // that a proxy begins with
 }
 
 // TLS names the PEM files of a certificate, its chain behind it, and of its key.
@@ -144,6 +146,9 @@ func (s *Settings) check(bad *problems) {
 		bad.add("dial_timeout", "is %s, not over 0s and up to %s", s.DialTimeout, proxy.DialLimit)
 	}
 	s.checkTLS(bad)
+	if _, err := toxics.New(0, s.Toxics...); err != nil {
+		bad.add("toxics", "cannot be: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
 }
 
 func (s *Settings) checkTLS(bad *problems) {
