@@ -58,6 +58,9 @@ func (r Rule) Prepare(g *frames.Grammar) (*Rule, error) {
 		return nil, err
 	}
 	r.conds = conds
+	if r.Trigger.From.IsValid() {
+		r.Trigger.From = plain(r.Trigger.From)
+	}
 	r.Args, r.Inject, r.Trigger.Where = maps.Clone(r.Args), slices.Clone(r.Inject), maps.Clone(r.Trigger.Where)
 	if r.Fault != nil {
 		r.steps = r.Fault.Steps(r.At, r.Fault.fill(r.Args))
@@ -73,6 +76,16 @@ func (r Rule) Prepare(g *frames.Grammar) (*Rule, error) {
 
 // Steps lists what a prepared rule does; none if it only watches.
 func (r *Rule) Steps() []Step { return r.steps }
+
+// Gates lists the gates that a prepared rule names: those that it waits for, and its
+// signal.
+func (r *Rule) Gates() []string {
+	names := []string{r.Trigger.After, r.Signal}
+	for _, st := range r.steps {
+		names = append(names, st.Name)
+	}
+	return slices.DeleteFunc(names, func(n string) bool { return n == "" })
+}
 
 // check refuses what does not belong to the fault.
 func (r *Rule) check() error {

@@ -31,7 +31,7 @@ type Trigger struct {
 	SessionNth int
 	Client     string
 	ClientNth  int
-	From       netip.Prefix // of the client's address
+	From       netip.Prefix // of the client's address; zones are not looked at
 	// Where has conditions on fixed fields and on the text of the frame, by their
 	// names in the grammar; all must hold. A number is "17", "0x11" or a range such as
 	// "5..9"; text is a pattern with * for any run of bytes and ? for any one. The
@@ -56,7 +56,16 @@ func (t *Trigger) Applies(f Frame) bool {
 		(t.SessionNth == 0 || t.SessionNth == f.SessionNth) &&
 		(t.Client == "" || t.Client == f.Client) &&
 		(t.ClientNth == 0 || t.ClientNth == f.ClientNth) &&
-		(!t.From.IsValid() || f.From.IsValid() && t.From.Contains(f.From.Unmap()))
+		(!t.From.IsValid() || t.From.Contains(f.From.Unmap().WithZone("")))
+}
+
+// plain is a prefix without the two things by which one address has several
+// forms: IPv4 written as IPv6, and bits behind the prefix.
+func plain(p netip.Prefix) netip.Prefix {
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked()
 }
 
 // Counts tells whether the trigger names a frame by a number that no second
@@ -77,10 +86,16 @@ func fieldf(field, format string, args ...any) error {
 // check tells why a trigger never matches a frame, or, if it has one, a frame that
 // the fault can act on. Without a grammar, names are taken on trust.
 func (t *Trigger) check(f *Type, g *frames.Grammar) error {
-	if t.Op == "" {
-		return fieldf("op", "has no op")
+	var errs []error
+	switch {
+	case t.Dir > frames.ServerToClient:
+		errs = append(errs, fieldf("dir", "direction %d is neither %s nor %s", t.Dir, frames.ClientToServer, frames.ServerToClient))
+	case t.Op == "":
+		errs = append(errs, fieldf("op", "has no op"))
+	default:
+		errs = append(errs, t.checkOp(f, g))
 	}
-	errs := []error{t.checkNumbers(), t.checkOp(f, g)}
+	errs = append(errs, t.checkNumbers())
 	if t.Op == OpOpen {
 		errs = append(errs, t.checkOpen(f))
 	}
@@ -99,6 +114,9 @@ func (t *Trigger) checkNumbers() error {
 	}
 	if !(t.Chance >= 0 && t.Chance <= 1) {
 		errs = append(errs, fieldf("chance", "chance is %v, not over 0 up to 1", t.Chance))
+	}
+	if t.From != (netip.Prefix{}) && !t.From.IsValid() {
+		errs = append(errs, fieldf("from", "from is no prefix of addresses"))
 	}
 	if t.Begin < 0 || t.End < 0 || t.End > 0 && t.End <= t.Begin {
 		errs = append(errs, fieldf("window", "the window is from %s to %s: it never is", t.Begin, t.End))
@@ -127,17 +145,18 @@ func (t *Trigger) checkOp(f *Type, g *frames.Grammar) error {
 // checkOpen tells what cannot be known of a connection.
 func (t *Trigger) checkOpen(f *Type) error {
 	early := f != nil && f.ID == "refuse"
-	switch {
-	case t.Dir != frames.ClientToServer || t.SessionNth > 1:
-		return fieldf("dir", "a connection is %s and the first of its session, not %s and number %d", frames.ClientToServer, t.Dir, t.SessionNth)
-	case len(t.Where) > 0:
-		return fieldf("where", "a connection has no fields")
-	case early && t.From.IsValid():
-		return fieldf("from", "who connects is not known before the connection is refused")
-	case early && (t.Begin > 0 || t.End > 0):
-		return fieldf("window", "fault refuse begins when the rule is armed, and has no window")
+	var errs []error
+	bad := func(is bool, field, format string, args ...any) {
+		if is {
+			errs = append(errs, fieldf(field, format, args...))
+		}
 	}
-	return nil
+	bad(t.Dir == frames.ServerToClient, "dir", "a connection is %s, not %s", frames.ClientToServer, t.Dir)
+	bad(t.SessionNth > 1, "session_nth", "a connection is the first of its session, not number %d", t.SessionNth)
+	bad(len(t.Where) > 0, "where", "a connection has no fields")
+	bad(early && t.From.IsValid(), "from", "who connects is not known before the connection is refused")
+	bad(early && (t.Begin > 0 || t.End > 0), "window", "fault refuse begins when the rule is armed, and has no window")
+	return errors.Join(errs...)
 }
 
 // opsOf lists the ops of a direction.

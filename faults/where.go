@@ -2,9 +2,7 @@ package faults
 
 import (
 	"errors"
-	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +20,7 @@ type cond struct {
 	field  frames.Field
 	lo, hi uint64 // of a number
 	number bool   // the pattern can be one
-	text   *regexp.Regexp
+	text   string
 }
 
 // Answer is what is known of a rule's conditions when a part of a frame is there.
@@ -68,7 +66,7 @@ func (c *cond) ask(s *frames.Shape, have []byte, whole bool) Answer {
 		return No
 	case !whole:
 		return Unknown
-	case c.text.Match(s.TailOf(have)):
+	case match(c.text, s.TailOf(have)):
 		return Yes
 	}
 	return No
@@ -84,7 +82,7 @@ func compile(where map[string]string, s *frames.Shape) ([]cond, error) {
 			errs = append(errs, fieldf("where."+name, "the pattern has %d bytes, not up to %d", len(p), MaxPattern))
 			continue
 		}
-		c := cond{name: name, text: glob(p)}
+		c := cond{name: name, text: p}
 		c.lo, c.hi, c.number = numbers(p)
 		if s != nil {
 			if f, ok := s.Field(name); ok {
@@ -96,21 +94,27 @@ func compile(where map[string]string, s *frames.Shape) ([]cond, error) {
 	return out, errors.Join(errs...)
 }
 
-// glob compiles a text pattern.
-func glob(p string) *regexp.Regexp {
-	var b strings.Builder
-	b.WriteString(`(?s)\A`)
-	for _, c := range []byte(p) {
-		switch c {
-		case '*':
-			b.WriteString(`(?:.*)`)
-		case '?':
-			b.WriteString(`.`)
+// match tells whether a pattern fits all of text, byte by byte. When it fails it
+// gives the last * one byte more: that of an earlier one need never grow.
+func match(pattern string, text []byte) bool {
+	p, i := 0, 0
+	star, from := -1, 0 // the last *, and where the text behind its run begins
+	for i < len(text) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, from = p, i
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[i]):
+			p++
+			i++
+		case star >= 0:
+			from++
+			p, i = star+1, from
 		default:
-			fmt.Fprintf(&b, `\x%02x`, c)
+			return false
 		}
 	}
-	return regexp.MustCompile(b.String() + `\z`)
+	return strings.Trim(pattern[p:], "*") == ""
 }
 
 // numbers reads a number or a range of numbers.
@@ -119,9 +123,17 @@ func numbers(p string) (lo, hi uint64, ok bool) {
 	if !isRange {
 		last = first
 	}
-	lo, err := strconv.ParseUint(first, 0, 64)
-	hi, err2 := strconv.ParseUint(last, 0, 64)
+	lo, err := parseNumber(first)
+	hi, err2 := parseNumber(last)
 	return lo, hi, err == nil && err2 == nil && lo <= hi
+}
+
+// parseNumber reads a decimal number, or a hexadecimal one behind 0x.
+func parseNumber(s string) (uint64, error) {
+	if x, ok := strings.CutPrefix(s, "0x"); ok {
+		return strconv.ParseUint(x, 16, 64)
+	}
+	return strconv.ParseUint(s, 10, 64)
 }
 
 // checkWhere tells which conditions no frame of a shape meets.
