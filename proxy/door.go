@@ -21,7 +21,7 @@ type door struct {
 	client  string
 	l       net.Listener // only the door's own goroutine replaces it
 	refusal *refusal     // why nobody listens here at present
-	rested  bool         // the last connection here was refused, none accepted since
+	rested  uint64       // the last connection here was refused, none accepted since: the rules up to this number let one in first
 	shut    bool         // for good
 }
 
@@ -105,7 +105,7 @@ func (p *Proxy) admit(d *door, c net.Conn) (*session, *refusal) {
 	}
 	f := p.nextOpen(d.client)
 	p.countOpen(d.client)
-	d.rested = false
+	d.rested = 0
 	p.sessions++
 	f.Session = p.sessions
 	f.From = addrOf(c.RemoteAddr())
@@ -115,11 +115,17 @@ func (p *Proxy) admit(d *door, c net.Conn) (*session, *refusal) {
 	return s, nil
 }
 
-// ruleOnOpen finds the rule that acts on a connection that was accepted. The
-// signals of rules that only watch are given when the mutex is free again.
+// ruleOnOpen finds the rule that acts on a connection that was accepted. The mutex
+// is held.
 func (p *Proxy) ruleOnOpen(s *session, f faults.Frame) {
 	for _, r := range p.book.Load().by[f.Dir][f.Op] {
-		if !r.Trigger.Applies(f) || !r.open() || !r.watches() && r.Steps()[0].Kind == faults.Refuse {
+		if !r.Trigger.Applies(f) || !r.open() {
+			continue
+		}
+		if r.refuses() {
+			if _, ok := r.cast(p.cfg.Seed, 0, f.Dir, uint64(f.Nth)); !ok {
+				r.matched.Add(1)
+			}
 			continue
 		}
 		draw, ok := r.take(p.cfg.Seed, 0, f.Dir, uint64(f.Nth))
@@ -175,15 +181,15 @@ func (p *Proxy) refuseOne() bool {
 		if rule != nil {
 			f.Nth, f.Session = first.Nth, first.Session
 		}
-		r := p.refuser(f)
-		if r == nil || rule != nil && r != rule || d.rested && !r.Trigger.Counts() {
+		r := p.refuser(d, f)
+		if r == nil || rule != nil && r != rule {
 			continue
 		}
 		if rule == nil {
 			rule, first = r, f
 			p.countOpen(d.client)
 		}
-		d.refusal, d.rested = &refusal{r.Steps()[0], r}, true
+		d.refusal, d.rested = &refusal{r.Steps()[0], r}, p.arms
 		_ = d.l.Close()
 		p.doors = slices.DeleteFunc(p.doors, func(o *door) bool { return o == d })
 	}
@@ -202,23 +208,28 @@ func (p *Proxy) refuseOne() bool {
 	return true
 }
 
-// refuser is the rule that would refuse a connection: the first that takes it, if
-// that is what it does.
-func (p *Proxy) refuser(f faults.Frame) *armed {
+// refuser is the rule that would refuse a connection at a door: the first that takes
+// it, if that is what it does. A rule that does not count connections rests after a
+// refusal until one was accepted, or it would shut the door for good.
+func (p *Proxy) refuser(d *door, f faults.Frame) *armed {
 	for _, r := range p.book.Load().by[f.Dir][f.Op] {
-		if !r.Trigger.Applies(f) || !r.open() || r.watches() {
+		rests := r.refuses() && r.no <= d.rested && !r.Trigger.Counts()
+		if !r.Trigger.Applies(f) || !r.open() || r.watches() || rests || r.matched.Load() < int64(r.Skip) {
 			continue
 		}
 		if _, ok := r.cast(p.cfg.Seed, 0, f.Dir, uint64(f.Nth)); !ok {
 			continue
 		}
-		if r.Steps()[0].Kind == faults.Refuse {
+		if r.refuses() {
 			return r
 		}
 		return nil
 	}
 	return nil
 }
+
+// refuses tells whether a rule refuses connections.
+func (r *armed) refuses() bool { return r.Fault != nil && r.Steps()[0].Kind == faults.Refuse }
 
 func openRef(nth int) *history.FrameRef {
 	return &history.FrameRef{Dir: frames.ClientToServer, Op: faults.OpOpen, Nth: nth}

@@ -28,6 +28,8 @@ type link struct {
 	writing bool // a write is under way
 	past    bool // nothing more is sent
 	gone    bool // the receiver can take no more bytes
+	waits   bool // it reads while a frame is unsure; only its reader changes that
+	roused  bool // the read is to be broken off for the frame's sake
 
 	quiet chan struct{} // closed when the link is silent
 
@@ -42,11 +44,12 @@ type link struct {
 	drip  faults.Step // how it drips
 	pair  *pair       // that waits for it, or for the next
 
-	unsure  *unsure // the frame under way, while rules have to see more of it
-	tallies []tally
-	room    [4]tally // for most links' tallies
-	made    uint64   // frames that faults have made
-	raw     int      // bytes so far, without a grammar
+	unsure   *unsure  // the frame under way, while rules have to see more of it
+	counting []*armed // rules that only watch and have taken it
+	tallies  []tally
+	room     [4]tally // for most links' tallies
+	made     uint64   // frames that faults have made
+	raw      int      // bytes so far, without a grammar
 
 	out   []byte // decided to pass, not yet written; a part of the read buffer, or else
 	own   bool   // a buffer of its own
@@ -90,8 +93,9 @@ func (l *link) run() {
 			l.feed(buf.b[:n])
 			buf.adapt(n)
 		}
-		if err != nil {
+		if err != nil && !l.wasRoused(err) {
 			l.release()
+			l.setWaits(false)
 			l.flush()
 			l.parted()
 			l.ended(err)
@@ -150,6 +154,9 @@ func (l *link) feed(p []byte) {
 		var pc frames.Piece
 		pc, p = l.dec.Next(p)
 		l.piece(pc)
+	}
+	if l.unsure != nil || l.waits {
+		l.await()
 	}
 	l.flush()
 }

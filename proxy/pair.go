@@ -85,6 +85,7 @@ func (l *link) parted() {
 func (l *link) unite(it item) {
 	l.pause(it, it.pair.ready)
 	first, second, whole := it.pair.take()
+	whole = whole && !it.fire.rule.dead.Load()
 	switch k := it.step.N; {
 	case it.step.Kind == faults.Swap && whole:
 		l.fire(it.fire)

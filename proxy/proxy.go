@@ -53,7 +53,8 @@ type Config struct {
 	// Recorder keeps every byte and end; nil for none.
 	Recorder *history.Recorder
 	// Observe, if set, is shown the events of kind session_opened, server_dialed,
-	// fired and went_opaque, with or without a recorder. It must not block.
+	// fired and went_opaque, with or without a recorder. It must not block, nor call the
+	// proxy.
 	Observe func(history.Event)
 	// ReadSize is how many bytes are read at once, and so what a waiting link keeps in
 	// memory: 1 to ReadSize, 0 means ReadSize.
@@ -102,8 +103,11 @@ type Proxy struct {
 	book   atomic.Pointer[rulebook]
 	stages atomic.Pointer[faults.Stages]
 
+	unsure atomic.Int64 // links that wait for more of a frame
+
 	mu       sync.Mutex
-	sessions int // accepted so far
+	sessions int    // accepted so far
+	arms     uint64 // rules armed so far
 	tallies  map[tallyKey]*atomic.Int64
 	doors    []*door // at which somebody listens
 	gates    map[string]*gate
@@ -121,9 +125,14 @@ func New(cfg Config) *Proxy {
 	p := &Proxy{cfg: cfg, tallies: map[tallyKey]*atomic.Int64{}, live: map[int]*session{}, gates: map[string]*gate{}}
 	var rules []*armed
 	for _, r := range cfg.Rules.Rules() {
-		rules = append(rules, p.newArmed(r))
+		rules = append(rules, newArmed(r))
 	}
 	p.book.Store(newRulebook(rules))
+	p.mu.Lock() // a time to live may be over at once
+	defer p.mu.Unlock()
+	for _, r := range rules {
+		p.arm(r)
+	}
 	return p
 }
 
@@ -139,6 +148,13 @@ func (p *Proxy) RecordAcked() {
 	for _, l := range links {
 		l.recordAcked()
 	}
+}
+
+// sessionsNow lists the live sessions.
+func (p *Proxy) sessionsNow() []*session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.live))
 }
 
 func (p *Proxy) setLive(s *session, live bool) {

@@ -35,6 +35,17 @@ func (it *item) firesLate() bool {
 
 func (it *item) onlyData() bool { return it.step.Kind == 0 && it.end == "" }
 
+// late tells whether a step would begin what a fault does although its rule has been
+// disarmed while the step was queued. What the link's reader has done already, and
+// what only waits, is not late.
+func (it *item) late() bool {
+	switch it.step.Kind {
+	case 0, faults.Drop, faults.Flip, faults.Swap, faults.Splice:
+		return false
+	}
+	return it.fire.first && it.fire.rule.dead.Load()
+}
+
 // firing says which rule acts where.
 type firing struct {
 	rule  *armed
@@ -159,6 +170,15 @@ func (l *link) drain() {
 
 // do carries out one item.
 func (l *link) do(it item) {
+	if it.late() {
+		switch it.step.Kind {
+		case faults.Cut:
+			l.write(it.data, it.marks)
+		case faults.Join:
+			l.unite(it)
+		}
+		return
+	}
 	switch it.step.Kind {
 	case faults.Cut:
 		l.cut(it)

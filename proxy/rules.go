@@ -18,11 +18,12 @@ import (
 // MaxRules is the most rules that are armed on one proxy at once.
 const MaxRules = 1000
 
-// Errors of Arm and Rearm.
+// Errors of Arm, Rearm and OpenGate.
 var (
 	ErrRuleExists = errors.New("there is a rule with this id")
 	ErrNoRule     = errors.New("there is no rule with this id")
 	ErrRules      = fmt.Errorf("there are %d rules, and no more are possible", MaxRules)
+	ErrGates      = fmt.Errorf("there are %d gates that are open or that rules name, and no more are possible", MaxGates)
 )
 
 // RuleState is a rule that is armed, and what it did so far.
@@ -39,9 +40,11 @@ type RuleState struct {
 type armed struct {
 	*faults.Rule
 	hash  uint64
+	no    uint64 // of all rules that were ever armed, from 1
 	since time.Time
 	after *gate         // nil if the rule waits for none
-	gone  chan struct{} // closed when the rule is disarmed: what it holds back goes on
+	dead  atomic.Bool   // the rule is disarmed: it takes no frame any longer
+	gone  chan struct{} // closed then: what it holds back goes on
 	timer *time.Timer   // disarms it; nil if nothing does
 
 	matched, taken, fired, bytes atomic.Int64
@@ -66,9 +69,9 @@ func newRulebook(all []*armed) *rulebook {
 	return b
 }
 
-// Arm adds a rule behind those that are armed. It acts on frames that begin from
-// now on. Problems of the rule are FieldErrors; besides there are ErrRuleExists
-// and ErrRules.
+// Arm adds a rule behind those that are armed. It acts on frames that begin in what
+// is read from now on. Problems of the rule are FieldErrors; besides there are
+// ErrRuleExists, ErrRules and ErrGates.
 func (p *Proxy) Arm(r faults.Rule) error {
 	return p.change(r, func(all []*armed, i int, n *armed) ([]*armed, error) {
 		switch {
@@ -94,7 +97,8 @@ func (p *Proxy) Rearm(r faults.Rule) error {
 }
 
 // Disarm removes a rule; it is false if there is none with this id. What the rule
-// holds back goes on at once; bytes that it has dropped, and ends, stay as they are.
+// holds back goes on at once, and what it was to do to a frame that is under way or
+// held back is not done; bytes that it has dropped, and ends, stay as they are.
 func (p *Proxy) Disarm(id string) bool {
 	return p.disarm(func(r *armed) bool { return r.ID == id }) > 0
 }
@@ -102,7 +106,8 @@ func (p *Proxy) Disarm(id string) bool {
 // DisarmAll removes all rules.
 func (p *Proxy) DisarmAll() { p.disarm(func(*armed) bool { return true }) }
 
-// Rules lists what is armed, in order.
+// Rules lists what is armed, in order. The rules' maps and bytes are not to be
+// changed.
 func (p *Proxy) Rules() []RuleState {
 	var out []RuleState
 	for _, r := range p.book.Load().all {
@@ -136,39 +141,55 @@ func (p *Proxy) change(r faults.Rule, edit func(all []*armed, i int, n *armed) (
 	if err != nil {
 		return err
 	}
+	err = p.enlist(ready, edit)
+	p.rouse()
+	return err
+}
+
+// enlist arms a rule that is ready.
+func (p *Proxy) enlist(r *faults.Rule, edit func(all []*armed, i int, n *armed) ([]*armed, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.newArmed(ready)
+	n := newArmed(r)
 	old := p.book.Load().all
 	i := slices.IndexFunc(old, func(a *armed) bool { return a.ID == r.ID })
 	all, err := edit(slices.Clone(old), i, n)
 	if err != nil {
 		return err
 	}
+	if !p.reserve(r.Gates()...) {
+		return ErrGates
+	}
+	p.arm(n)
 	p.book.Store(newRulebook(all))
 	if i >= 0 {
 		old[i].end()
-	}
-	if r.TTL > 0 {
-		n.timer = time.AfterFunc(r.TTL, func() { p.disarm(func(a *armed) bool { return a == n }) })
 	}
 	p.refuseNext()
 	return nil
 }
 
-func (p *Proxy) newArmed(r *faults.Rule) *armed {
+func newArmed(r *faults.Rule) *armed {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(r.ID))
-	a := &armed{Rule: r, hash: h.Sum64(), since: time.Now(), gone: make(chan struct{})}
-	if r.Trigger.After != "" {
-		a.after = p.gateOf(r.Trigger.After)
+	return &armed{Rule: r, hash: h.Sum64(), gone: make(chan struct{})}
+}
+
+// arm makes a rule ready that is about to be listed. The mutex is held.
+func (p *Proxy) arm(a *armed) {
+	p.arms++
+	a.no, a.since = p.arms, time.Now()
+	for _, name := range a.Gates() {
+		p.gateOf(name)
 	}
-	return a
+	a.after = p.gates[a.Trigger.After]
+	if a.TTL > 0 {
+		a.timer = time.AfterFunc(a.TTL, func() { p.disarm(func(o *armed) bool { return o == a }) })
+	}
 }
 
 func (p *Proxy) disarm(which func(*armed) bool) (n int) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	old := p.book.Load().all
 	p.book.Store(newRulebook(slices.DeleteFunc(slices.Clone(old), which)))
 	for _, r := range old {
@@ -177,6 +198,9 @@ func (p *Proxy) disarm(which func(*armed) bool) (n int) {
 			n++
 		}
 	}
+	p.refuseNext() // the one that is gone may have come before one that refuses
+	p.mu.Unlock()
+	p.rouse()
 	return n
 }
 
@@ -185,6 +209,7 @@ func (r *armed) end() {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
+	r.dead.Store(true)
 	close(r.gone)
 }
 
@@ -193,6 +218,8 @@ func (r *armed) end() {
 func (r *armed) open() bool {
 	t := &r.Trigger
 	switch {
+	case r.dead.Load():
+		return false
 	case r.Times > 0 && r.taken.Load() >= int64(r.Times), r.after != nil && !r.after.isOpen():
 		return false
 	case t.Begin == 0 && t.End == 0:
@@ -215,6 +242,7 @@ func (r *armed) take(seed uint64, session int, dir frames.Direction, seq uint64)
 	for {
 		n := r.taken.Load()
 		if r.Times > 0 && n >= int64(r.Times) {
+			r.matched.Add(-1) // another link was faster: the rule matches nothing any longer
 			return 0, false
 		}
 		if r.taken.CompareAndSwap(n, n+1) {

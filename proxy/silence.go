@@ -164,6 +164,6 @@ func (p *Proxy) acted(r *armed, e history.Event) {
 	r.fired.Add(1)
 	p.observe(e)
 	if r.Signal != "" {
-		p.OpenGate(r.Signal)
+		p.signal(r.Signal)
 	}
 }

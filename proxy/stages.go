@@ -1,9 +1,6 @@
 package proxy
 
 import (
-	"maps"
-	"slices"
-
 	"tornwire/faults"
 	"tornwire/history"
 )
@@ -23,10 +20,7 @@ type flow struct {
 // stage.
 func (p *Proxy) SetStages(st faults.Stages) {
 	p.stages.Store(&st)
-	p.mu.Lock()
-	live := slices.Collect(maps.Values(p.live))
-	p.mu.Unlock()
-	for _, s := range live {
+	for _, s := range p.sessionsNow() {
 		s.stage()
 	}
 }

@@ -29,8 +29,15 @@ func (l *link) piece(pc frames.Piece) {
 			return
 		}
 	}
-	if l.rule != nil {
-		l.rule.bytes.Add(int64(len(pc.Data)))
+	l.decided(pc)
+}
+
+// decided does to a run of bytes of a frame what the rule says that has taken it,
+// if any has.
+func (l *link) decided(pc frames.Piece) {
+	l.count(len(pc.Data))
+	if !l.fired && l.rule != nil && l.rule.dead.Load() {
+		l.steps = nil // it was disarmed before it came to act
 	}
 	data, off := pc.Data, pc.Off
 	for len(l.steps) > 0 {
@@ -65,7 +72,7 @@ func (l *link) piece(pc frames.Piece) {
 // begin names the frame that starts, and looks for a rule that matches it.
 func (l *link) begin(pc frames.Piece) {
 	l.release()
-	l.rule, l.steps, l.fired, l.exact, l.way = nil, nil, false, false, onward
+	l.rule, l.counting, l.steps, l.fired, l.exact, l.way = nil, l.counting[:0], nil, false, false, onward
 	l.frame = history.FrameRef{Dir: l.dir, Seq: pc.Seq}
 	if pc.Shape == nil { // the rest of the link is one opaque run
 		l.parted()
