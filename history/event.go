@@ -54,6 +54,14 @@ const (
 	Fired Kind = "fired"
 	// WentOpaque: the link can no longer be decoded. Session, Dir, Detail.
 	WentOpaque Kind = "went_opaque"
+	// AcceptFailed: a listener could not accept; it is tried again. Told once for
+	// failures in a row. Client (whose listener it is), Detail.
+	AcceptFailed Kind = "accept_failed"
+	// ServerLost: nobody listens any more, because the server cannot be reached.
+	// Detail.
+	ServerLost Kind = "server_lost"
+	// ServerBack: the server can be reached again, and connections are accepted.
+	ServerBack Kind = "server_back"
 
 	// ClientOpened: the adapter said that the client is open. Client.
 	ClientOpened Kind = "client_opened"

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -23,23 +22,28 @@ type door struct {
 	refusal *refusal     // why nobody listens here at present
 	rested  uint64       // the last connection here was refused, none accepted since: the rules up to this number let one in first
 	shut    bool         // for good
+
+	trouble trouble        // of the door's own goroutine
+	wg      sync.WaitGroup // sessions, and what else has begun here
 }
 
-// refusal is a time in which nobody listens.
+// refusal is a time in which nobody listens: because of a rule, or as long as the
+// server is down.
 type refusal struct {
 	step faults.Step
 	rule *armed
+	down bool
 }
 
 // Serve accepts connections on l, whose clients are recorded as client, until
-// ctx is done or l fails. It closes l, ends its sessions and returns when all
+// ctx is done or l is closed. It closes l, ends its sessions and returns when all
 // their goroutines have ended. Several listeners may be served at once; sessions
-// are numbered over all of them in accept order. Where a rule refuses
-// connections, l is closed for that time; an error in listening again on its
-// address is returned.
+// are numbered over all of them in accept order. An accept that fails is tried
+// again. Where a rule refuses connections, or the server cannot be reached and the
+// configuration says so, l is closed for that time; an error in listening again on
+// its address is returned.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
 	d := &door{client: client}
 	p.enter(d, l)
 	stop := onDone(ctx, func() { p.leave(d) })
@@ -47,7 +51,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error 
 		stop()
 		p.leave(d)
 		cancel()
-		wg.Wait()
+		d.wg.Wait()
 	}()
 	for {
 		c, err := d.l.Accept()
@@ -58,11 +62,10 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error 
 				return err
 			}
 		case s != nil:
-			wg.Go(func() { s.run(ctx) })
-		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			d.trouble.pause = 0
+			d.wg.Go(func() { s.run(ctx) })
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed) || !p.bear(ctx, d, err):
 			return nil
-		default:
-			return fmt.Errorf("accept on %s: %w", d.l.Addr(), err)
 		}
 	}
 }
@@ -77,6 +80,9 @@ func (p *Proxy) enter(d *door, l net.Listener) {
 		return
 	}
 	p.doors = append(p.doors, d)
+	if p.outage != nil {
+		p.shutDoor(d)
+	}
 	p.refuseNext()
 }
 
@@ -189,7 +195,7 @@ func (p *Proxy) refuseOne() bool {
 			rule, first = r, f
 			p.countOpen(d.client)
 		}
-		d.refusal, d.rested = &refusal{r.Steps()[0], r}, p.arms
+		d.refusal, d.rested = &refusal{step: r.Steps()[0], rule: r}, p.arms
 		_ = d.l.Close()
 		p.doors = slices.DeleteFunc(p.doors, func(o *door) bool { return o == d })
 	}
@@ -237,22 +243,22 @@ func openRef(nth int) *history.FrameRef {
 
 // refuse waits until a refusal is over, and listens again.
 func (p *Proxy) refuse(ctx context.Context, d *door, r *refusal) error {
-	t := time.NewTimer(r.step.For)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-p.gate(r.step.Name):
-	case <-r.rule.gone:
-	case <-ctx.Done():
-		return nil
+	if !r.down {
+		t := time.NewTimer(r.step.For)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-p.gate(r.step.Name):
+		case <-r.rule.gone:
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	addr := d.l.Addr()
-	l, err := p.cfg.Listen(addr.Network(), addr.String())
-	if err != nil {
-		return fmt.Errorf("listen again on %s: %w", addr, err)
+	l, err := p.listenAgain(ctx, d, r.down)
+	if l != nil {
+		p.enter(d, l)
 	}
-	p.enter(d, l)
-	return nil
+	return err
 }
 
 // tallyKey names what is counted: the frames of a direction and op, over all

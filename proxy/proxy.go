@@ -13,6 +13,7 @@ import (
 	"crypto/tls"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,8 +54,8 @@ type Config struct {
 	// Recorder keeps every byte and end; nil for none.
 	Recorder *history.Recorder
 	// Observe, if set, is shown the events of kind session_opened, server_dialed,
-	// fired and went_opaque, with or without a recorder. It must not block, nor call the
-	// proxy.
+	// fired, went_opaque, accept_failed, server_lost and server_back, with or without a
+	// recorder. It must not block, nor call the proxy.
 	Observe func(history.Event)
 	// ReadSize is how many bytes are read at once, and so what a waiting link keeps in
 	// memory: 1 to ReadSize, 0 means ReadSize.
@@ -112,17 +113,24 @@ type Proxy struct {
 	doors    []*door // at which somebody listens
 	gates    map[string]*gate
 	live     map[int]*session
+	outage   *outage // while nobody listens because the server cannot be reached
+	era      int     // how many outages are over
+
+	dialing atomic.Int64   // sessions that have no server yet
+	near    netip.AddrPort // the server's address, if it can be dialled quickly
+	far     atomic.Bool    // it was not
 }
 
 // New returns a proxy. It listens nowhere until Serve is called.
 func New(cfg Config) *Proxy {
+	near := nearby(cfg)
 	if cfg.Dial == nil {
-		cfg.Dial = (&net.Dialer{}).DialContext
+		cfg.Dial = dialer.DialContext
 	}
 	if cfg.Listen == nil {
 		cfg.Listen = Listen
 	}
-	p := &Proxy{cfg: cfg, tallies: map[tallyKey]*atomic.Int64{}, live: map[int]*session{}, gates: map[string]*gate{}}
+	p := &Proxy{cfg: cfg, tallies: map[tallyKey]*atomic.Int64{}, live: map[int]*session{}, gates: map[string]*gate{}, near: near}
 	var rules []*armed
 	for _, r := range cfg.Rules.Rules() {
 		rules = append(rules, newArmed(r))

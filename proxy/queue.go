@@ -149,6 +149,13 @@ func (q *queue) take() (item, bool) {
 	return it, true
 }
 
+// held is how much is in the queue.
+func (q *queue) held() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.bytes
+}
+
 // wait returns when the queue does not run.
 func (q *queue) wait() {
 	q.mu.Lock()

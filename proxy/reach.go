@@ -7,14 +7,13 @@ import (
 	"net"
 
 	"github.com/pires/go-proxyproto"
-
-	"tornwire/frames"
 )
 
 // reach connects to the server, as far as it is ready for the link's first byte:
 // behind the PROXY header and the TLS handshake, for all of which ctx is the limit.
-func (s *session) reach(ctx context.Context) (net.Conn, error) {
-	cfg := &s.p.cfg
+// It is done for a client, or for nobody (nil).
+func (p *Proxy) reach(ctx context.Context, client net.Conn) (net.Conn, error) {
+	cfg := &p.cfg
 	network, address, err := ParseAddress(cfg.Upstream)
 	if err != nil {
 		return nil, err
@@ -23,7 +22,7 @@ func (s *session) reach(ctx context.Context) (net.Conn, error) {
 	if err != nil || !cfg.ProxyHeader && cfg.UpstreamTLS == nil {
 		return c, err
 	}
-	out, err := s.introduce(ctx, c, network, address)
+	out, err := p.introduce(ctx, c, client, network, address)
 	if err != nil {
 		_ = c.Close()
 		if cause := context.Cause(ctx); cause != nil {
@@ -35,9 +34,8 @@ func (s *session) reach(ctx context.Context) (net.Conn, error) {
 }
 
 // introduce sends the PROXY header and speaks TLS, as far as is configured.
-func (s *session) introduce(ctx context.Context, c net.Conn, network, address string) (net.Conn, error) {
-	cfg := &s.p.cfg
-	client := s.conns[frames.ServerToClient]
+func (p *Proxy) introduce(ctx context.Context, c, client net.Conn, network, address string) (net.Conn, error) {
+	cfg := &p.cfg
 	if cfg.ProxyHeader {
 		if err := sendHeader(ctx, c, client); err != nil {
 			return nil, fmt.Errorf("proxy header to %s: %w", cfg.Upstream, err)
@@ -63,7 +61,11 @@ func (s *session) introduce(ctx context.Context, c net.Conn, network, address st
 
 // sendHeader tells the server who the client is (PROXY protocol version 2, §2.2).
 func sendHeader(ctx context.Context, c, client net.Conn) error {
-	h, err := headerFor(client.RemoteAddr(), client.LocalAddr()).Format()
+	var from, to net.Addr
+	if client != nil {
+		from, to = client.RemoteAddr(), client.LocalAddr()
+	}
+	h, err := headerFor(from, to).Format()
 	if err != nil {
 		return err
 	}
@@ -72,8 +74,8 @@ func sendHeader(ctx context.Context, c, client net.Conn) error {
 	return err
 }
 
-// headerFor names a client, and the address that it reached us at. For one without
-// an IP address, on a unix socket or in memory, it says that the connection is our
+// headerFor names a client, and the address that it reached us at. For nobody, and for
+// one without an IP address, on a unix socket or in memory, it says that the connection is our
 // own (LOCAL, UNSPEC), as the protocol wants.
 func headerFor(from, to net.Addr) *proxyproto.Header {
 	a, ok := from.(*net.TCPAddr)

@@ -33,13 +33,16 @@ type session struct {
 	sent    [2]string     // how it was ended by us
 	torn    chan struct{} // closed when the proxy has ended the session
 	kept    bool          // the client's connection outlives the session
+	dialled *attempt      // the dial under way, if it can be called off
+	wait    *waiting      // once the client is watched before its server is reached
+	era     int           // of the proxy, when the session was opened
 
 	wg sync.WaitGroup // links, and what comes later
 }
 
 // newSession opens a session; f is its connection.
 func newSession(p *Proxy, f faults.Frame, c net.Conn) *session {
-	s := &session{p: p, id: f.Session, nth: f.Nth, client: f.Client, from: f.From, torn: make(chan struct{})}
+	s := &session{p: p, id: f.Session, nth: f.Nth, client: f.Client, from: f.From, era: p.era, torn: make(chan struct{})}
 	s.written.L = &s.mu
 	s.conns[frames.ServerToClient] = p.terminated(c)
 	if p.observed() {
@@ -56,7 +59,9 @@ func (s *session) run(ctx context.Context) {
 	if !s.begin(ctx) || !s.hello(ctx) || !s.dial(ctx) || !s.welcome(ctx) {
 		return
 	}
-	s.makeLinks()
+	if !s.linked() {
+		s.makeLinks()
+	}
 	s.p.setLive(s, true)
 	defer s.p.setLive(s, false)
 	if s.p.stages.Load() != nil {
@@ -64,7 +69,11 @@ func (s *session) run(ctx context.Context) {
 	}
 	stop := onDone(ctx, s.tearDown)
 	s.wg.Go(s.links[frames.ServerToClient].run)
-	s.links[frames.ClientToServer].run() // on this goroutine: stacks are most of what an idle session costs
+	if s.wait.early() {
+		close(s.wait.over)
+	} else {
+		s.links[frames.ClientToServer].run() // on this goroutine: stacks are most of what an idle session costs
+	}
 	s.wg.Wait()
 	if s.owed() {
 		t := time.NewTimer(SilentLimit)
@@ -93,6 +102,8 @@ func (s *session) makeLinks() {
 		s.links[dir].init(s, dir)
 	}
 }
+
+func (s *session) linked() bool { return s.links[frames.ClientToServer] != nil }
 
 // tearDown ends both connections, but keeps that of a client that is still
 // there if the configuration asks for it.
@@ -123,6 +134,9 @@ func (s *session) saw(dir frames.Direction, how, detail string) (was string) {
 	s.p.cfg.Recorder.Add(history.Event{
 		Kind: history.EndSeen, Session: s.id, Side: history.Receiver(dir), Dir: dir.Opposite(), How: how, Detail: detail,
 	})
+	if dir == frames.ServerToClient {
+		s.departed(was == "")
+	}
 	s.hushDead()
 	return was
 }
@@ -150,11 +164,12 @@ func (s *session) endedByUs(dir frames.Direction) bool {
 // end ends the connection towards the receiver of dir, unless that was done.
 // An RST after a FIN is still sent.
 func (s *session) end(dir frames.Direction, how, cause string) {
+	s.mu.Lock()
 	c := s.conns[dir]
 	if c == nil {
+		s.mu.Unlock()
 		return // the server was not dialled
 	}
-	s.mu.Lock()
 	dup := s.sent[dir] == history.RST || s.sent[dir] == how
 	if !dup {
 		s.sent[dir] = how

@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"time"
+
+	"tornwire/frames"
+	"tornwire/history"
+)
+
+// waiting is a client that is watched before its server is reached. The link from it
+// runs as if a fault held everything at its first byte. Over TLS there is nothing yet
+// that a link could read: only the end is looked for.
+type waiting struct {
+	gone chan struct{} // closed when the client has ended
+	over chan struct{} // closed when the link may write; nil without one
+	stop func()        // ends the watch over TLS; nil without one
+}
+
+// early tells whether the link from the client runs already.
+func (w *waiting) early() bool { return w != nil && w.over != nil }
+
+// end leaves a client under TLS to its handshake.
+func (w *waiting) end() {
+	if w != nil && w.stop != nil {
+		w.stop()
+	}
+}
+
+// watch watches the client from now on. The mutex is held.
+func (s *session) watch() {
+	if s.wait != nil {
+		return
+	}
+	s.wait = &waiting{gone: make(chan struct{})}
+	if c, ok := s.conns[frames.ServerToClient].(*secured); ok {
+		s.wait.stop = s.watchHello(c)
+		return
+	}
+	s.makeLinks()
+	over := make(chan struct{})
+	s.wait.over = over
+	l := s.links[frames.ClientToServer]
+	l.queue.start(item{})
+	go func() {
+		<-over
+		l.drain()
+	}()
+	s.wg.Go(l.run)
+}
+
+// watchHello looks for the end of a client that waits for the answer to its hello.
+// Such a client sends nothing; should it, the handshake reads that again. The
+// function returned ends the watch.
+func (s *session) watchHello(c *secured) (stop func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		from, buf := &listening{c.Conn, &c.wire.again}, make([]byte, 64)
+		for c.wire.again.Len() < helloLimit {
+			_, err := from.Read(buf)
+			if err == nil {
+				continue
+			}
+			how, detail := endOf(err)
+			if how == history.FIN && wasReset(c) {
+				how = history.RST
+			}
+			if how != "" {
+				s.saw(frames.ServerToClient, how, detail)
+			}
+			return
+		}
+	}()
+	return func() {
+		_ = c.Conn.SetReadDeadline(time.Unix(1, 0)) // fails only where it is closed
+		<-ended
+		_ = c.Conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// helloLimit is how many bytes of a client under TLS are kept before its handshake.
+const helloLimit = 64 << 10
+
+// departed heeds an end of the client while the server is dialled. The mutex is
+// held.
+func (s *session) departed(first bool) {
+	if s.wait == nil {
+		return
+	}
+	if first {
+		close(s.wait.gone)
+	}
+	s.hurry()
+}
+
+// hurry ends the attempt for a client that has left, or soon. The mutex is held.
+func (s *session) hurry() {
+	a, l := s.dialled, s.links[frames.ClientToServer]
+	how := s.seen[frames.ServerToClient]
+	switch {
+	case a == nil || how == "":
+	case how == history.RST || l == nil: // without a handshake nothing can come of it
+		a.cancel(errLeft)
+	case l.queue.held() == 0:
+		a.timer.Reset(min(LeaveLimit, time.Until(a.at)))
+	}
+}
