@@ -65,6 +65,7 @@ var rooms = []room{
 	},
 	{"internal/cli", []string{"*"}, ""},
 	{"cmd/tornwire", []string{"*"}, ""},
+	{"internal/soak", nil, "it measures the program from outside, and what checks a proxy must share no code with it"},
 }
 
 // guest is an import path from outside, with all that lies below it, and the only packages that may use it.

@@ -56,7 +56,7 @@ func (b *book) judge(name string, p problemCount, done, want int) {
 func (r *run) judgeLeft(name string, after sample, left int) {
 	var errs []error
 	if left > 0 {
-		errs = append(errs, fmt.Errorf("the server still has %d sessions %v after the end", left, doneLimit))
+		errs = append(errs, fmt.Errorf("the server still has %d sessions %v after the end", left, r.gone))
 	}
 	if after.files > r.baseline.files {
 		errs = append(errs, fmt.Errorf("the proxy has %d descriptors, and had %d before", after.files, r.baseline.files))

@@ -45,6 +45,7 @@ type config struct {
 	proxies  int
 	sources  int // loopback addresses of the client
 	settle   time.Duration
+	gone     time.Duration
 	churn    time.Duration
 	rate     int // sessions of the churn a second
 	swap     time.Duration
@@ -66,6 +67,7 @@ func (c *config) flags(fs *flag.FlagSet) (tornwire *string, direct *bool) {
 	fs.IntVar(&c.proxies, "proxies", 4, "proxies, each with a server address of its own, so that ports towards it do not run out (1 to 64)")
 	fs.IntVar(&c.sources, "sources", 16, "loopback addresses that the client connects from (1 to 64)")
 	fs.DurationVar(&c.settle, "settle", 10*time.Second, "wait before memory is read")
+	fs.DurationVar(&c.gone, "gone", 10*time.Second, "how long the last sessions may take to be gone once their clients have ended them")
 	fs.DurationVar(&c.churn, "churn", 30*time.Second, "how long sessions end in every way; 0 for not at all")
 	fs.IntVar(&c.rate, "rate", 500, "such sessions a second")
 	fs.DurationVar(&c.swap, "swap", 15*time.Second, "how long rules change under load; 0 for not at all")

@@ -11,10 +11,6 @@ import (
 	"time"
 )
 
-// doneLimit is how long the last sessions may take to be gone once their clients
-// have ended them.
-const doneLimit = 10 * time.Second
-
 // run is a soak under way.
 type run struct {
 	config
@@ -150,7 +146,8 @@ func (r *run) ask(o order) (report, sample, error) {
 	for {
 		select {
 		case res := <-done:
-			return res.report, most, res.err
+			s, err := takeSample(r.pid, "")
+			return res.report, most.maximum(s), errors.Join(res.err, err)
 		case <-tick.C:
 			s, err := takeSample(r.pid, "")
 			if err != nil {
@@ -164,7 +161,7 @@ func (r *run) ask(o order) (report, sample, error) {
 // round holds the idle sessions, opens others beside them, and closes all.
 func (r *run) round(n int) error {
 	name := func(s string) string { return fmt.Sprintf("round %d, %s", n, s) }
-	if err := r.warm(n); err != nil {
+	if err := r.warm(); err != nil {
 		return err
 	}
 	before, err := r.sample(name("before"))
@@ -209,8 +206,8 @@ func (r *run) round(n int) error {
 }
 
 // warm has every proxy used once before anything is counted.
-func (r *run) warm(n int) error {
-	if n > 1 {
+func (r *run) warm() error {
+	if r.baseline.when != "" {
 		return nil
 	}
 	rep, _, err := r.ask(order{Do: "open-idle", Count: 2 * r.proxies})
@@ -228,10 +225,10 @@ func (r *run) warm(n int) error {
 	return r.compare("warm-up ledger", closed.Ledger, true)
 }
 
-// settled waits until nothing is left of the sessions, or doneLimit is over, and
+// settled waits until nothing is left of the sessions, or it has taken too long, and
 // then until memory has settled. It returns how many the server still has.
 func (r *run) settled(when string) (sample, int, error) {
-	for deadline := time.Now().Add(doneLimit); ; {
+	for deadline := time.Now().Add(r.gone); ; {
 		live, err := r.server.ask(order{Do: "live"})
 		if err != nil {
 			return sample{}, 0, err
@@ -259,10 +256,8 @@ func (r *run) churning() error {
 	if r.churn <= 0 {
 		return nil
 	}
-	if r.baseline.when == "" {
-		if err := r.warm(1); err != nil {
-			return err
-		}
+	if err := r.warm(); err != nil {
+		return err
 	}
 	rep, _, err := r.ask(order{Do: "churn", Rate: r.rate, For: r.churn})
 	if err != nil {

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -32,99 +34,131 @@ func delayRule(id, dir, by string, never bool) rule {
 	return r
 }
 
+func rulesPath(proxy int) string { return "/proxies/" + proxyName(proxy) + "/rules" }
+
 // swapping changes rules while busy sessions are compared byte by byte.
 func (r *run) swapping() error {
 	if r.swap <= 0 || r.d == nil {
 		return nil
 	}
-	path := func(i int) string { return "/proxies/" + proxyName(i) + "/rules" }
-	status, answer, err := r.d.call(http.MethodPost, path(0), delayRule("probe", "c2s", "1ms", true))
+	path := rulesPath(0)
+	status, answer, err := r.d.call(http.MethodPost, path, delayRule("probe", "c2s", "1ms", true))
 	if err != nil {
 		return err
 	}
 	if status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
-		r.skipped = append(r.skipped, fmt.Sprintf("rules under load are skipped: POST %s has status %d", path(0), status))
+		r.skipped = append(r.skipped, fmt.Sprintf("rules under load are skipped: POST %s has status %d", path, status))
 		return nil
 	}
 	if !fine(status) {
 		r.hold("a rule is armed", fmt.Errorf("status %d: %s", status, answer))
 		return nil
 	}
-	if r.baseline.when == "" {
-		if err := r.warm(1); err != nil {
-			return err
-		}
+	if err := r.warm(); err != nil {
+		return err
 	}
-	stop, swapped := make(chan struct{}), make(chan swapResult, 1)
-	go func() { swapped <- r.swapUntil(stop, path) }()
+	s := &swapper{run: r, armed: map[string]bool{path + "/probe": false}}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.disarm(path + "/probe")
+		s.until(stop)
+	}()
 	rep, _, err := r.ask(order{Do: "traffic", For: r.swap})
 	close(stop)
-	res := <-swapped
+	<-stopped
 	if err != nil {
 		return err
 	}
-	var pace error
-	if least := int(paceFloor * r.swap.Seconds() * float64(r.swaps)); res.done < least {
-		pace = fmt.Errorf("%d changes, under %d", res.done, least)
-	}
-	r.judge("changes of rules", res.problems, res.done, res.done)
-	r.hold("pace of the changes", pace)
-	r.say("rules: %d changes, %s", res.done, spreadText(spreadOf(res.spread)))
+	s.judgeSwaps()
 	return r.finished("rules under load", rep, trafficSessions)
+}
+
+func (s *swapper) judgeSwaps() {
+	s.judge("changes of rules", s.problems, s.done, s.done)
+	var pace, acted error
+	if least := int(paceFloor * s.swap.Seconds() * float64(s.swaps)); s.done < least {
+		pace = fmt.Errorf("%d changes, under %d", s.done, least)
+	}
+	if s.fired == 0 {
+		acted = errors.New("not once")
+	}
+	s.hold("pace of the changes", pace)
+	s.hold("rules that delay have acted", acted)
+	s.say("rules: %d changes, rules that delay acted %d times; a call took %s", s.done, s.fired, spreadText(spreadOf(s.spread)))
 }
 
 func fine(status int) bool { return status >= 200 && status < 300 }
 
-// swapResult is what came of changing rules.
-type swapResult struct {
+// swapper changes the rules of a run's proxies.
+type swapper struct {
+	*run
+	armed    map[string]bool // by path; true for those that delay
 	done     int
-	spread   []time.Duration // of the calls
+	fired    int             // times that a rule has acted
+	spread   []time.Duration // of the calls that changed something
 	problems problemCount
 }
 
-// swapUntil arms, changes and removes rules in turn at the rate of the soak: one
-// that never matches and one that delays, in both directions, on every proxy. In
-// the end no rule is left.
-func (r *run) swapUntil(stop <-chan struct{}, path func(int) string) swapResult {
-	var res swapResult
-	do := func(method, path string, body any) {
-		began := time.Now()
-		status, answer, err := r.d.call(method, path, body)
-		if err == nil && !fine(status) {
-			err = fmt.Errorf("%s %s has status %d: %s", method, path, status, answer)
-		}
-		if err != nil {
-			res.problems.add(err)
-		}
-		res.spread = append(res.spread, time.Since(began))
-	}
-	do(http.MethodDelete, path(0)+"/probe", nil)
-	tick := time.NewTicker(time.Second / time.Duration(r.swaps))
+// until arms, changes and removes rules in turn at the rate of the soak: one that
+// never matches and one that delays, in both directions, on every proxy. In the
+// end no rule is left.
+func (s *swapper) until(stop <-chan struct{}) {
+	tick := time.NewTicker(time.Second / time.Duration(s.swaps))
 	defer tick.Stop()
-	armed := map[string]bool{}
 	for n := 0; ; n++ {
-		proxy, dir := n%r.proxies, []string{"c2s", "s2c"}[n/r.proxies%2]
-		step, never := n/(2*r.proxies)%3, n/(6*r.proxies)%2 == 0
-		id := fmt.Sprintf("%s-%t", dir, never)
-		at := path(proxy) + "/" + id
 		select {
 		case <-stop:
-			for at := range armed {
-				do(http.MethodDelete, at, nil)
+			for at := range s.armed {
+				s.disarm(at)
 			}
-			return res
+			return
 		case <-tick.C:
 		}
-		switch step {
+		dir, step, never := [2]string{"c2s", "s2c"}[n/s.proxies%2], n/(2*s.proxies)%3, n/(6*s.proxies)%2 == 0
+		id, all := fmt.Sprintf("%s-%t", dir, never), rulesPath(n%s.proxies)
+		switch at := all + "/" + id; step {
 		case 0:
-			do(http.MethodPost, path(proxy), delayRule(id, dir, "1ms", never))
-			armed[at] = true
-		case 1: // changed
-			do(http.MethodPost, path(proxy), delayRule(id, dir, "2ms", never))
+			s.change(http.MethodPost, all, delayRule(id, dir, "1ms", never))
+			s.armed[at] = !never
+		case 1:
+			s.change(http.MethodPut, at, delayRule(id, dir, "2ms", never))
 		default:
-			do(http.MethodDelete, at, nil)
-			delete(armed, at)
+			s.disarm(at)
 		}
-		res.done++
+		s.done++
 	}
+}
+
+func (s *swapper) change(method, path string, body any) {
+	began := time.Now()
+	status, answer, err := s.d.call(method, path, body)
+	if err == nil && !fine(status) {
+		err = fmt.Errorf("%s %s has status %d: %s", method, path, status, answer)
+	}
+	if err != nil {
+		s.problems.add(err)
+	}
+	s.spread = append(s.spread, time.Since(began))
+}
+
+// disarm removes a rule, and counts how often it acted if it delays.
+func (s *swapper) disarm(at string) {
+	if s.armed[at] {
+		status, answer, err := s.d.call(http.MethodGet, at, nil)
+		var state struct {
+			Fired int `json:"fired"`
+		}
+		if err == nil && fine(status) {
+			err = json.Unmarshal(answer, &state)
+		} else if err == nil {
+			err = fmt.Errorf("GET %s has status %d: %s", at, status, answer)
+		}
+		if err != nil {
+			s.problems.add(err)
+		}
+		s.fired += state.Fired
+	}
+	s.change(http.MethodDelete, at, nil)
+	delete(s.armed, at)
 }
