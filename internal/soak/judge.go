@@ -64,9 +64,6 @@ func (r *run) judgeLeft(name string, after sample, left int) {
 	r.hold(name+", none left", errors.Join(errs...))
 }
 
-// paceFloor is what part of the rate that was asked for has to be reached.
-const paceFloor = 0.95
-
 func (r *run) judgeRound(res roundResult) {
 	name := fmt.Sprintf("round %d", res.n)
 	r.results = append(r.results, res)
@@ -76,7 +73,7 @@ func (r *run) judgeRound(res roundResult) {
 	r.judge(name+", idle sessions used again", res.checked.Problems, res.checked.Done, r.sessions)
 	r.judge(name+", idle sessions closed", res.closed.Problems, res.closed.Done, r.sessions)
 	var err error
-	if floor := paceFloor * float64(r.opens); res.opens.Rate < floor {
+	if floor := r.pace * float64(r.opens); res.opens.Rate < floor {
 		err = fmt.Errorf("%.0f a second, under %.0f", res.opens.Rate, floor)
 	}
 	r.hold(name+", pace of the opens", err)

@@ -50,6 +50,7 @@ type config struct {
 	rate     int // sessions of the churn a second
 	swap     time.Duration
 	swaps    int // a second
+	pace     float64
 	idleKiB  float64
 	margin   float64
 	slack    int // KiB
@@ -72,6 +73,7 @@ func (c *config) flags(fs *flag.FlagSet) (tornwire *string, direct *bool) {
 	fs.IntVar(&c.rate, "rate", 500, "such sessions a second")
 	fs.DurationVar(&c.swap, "swap", 15*time.Second, "how long rules change under load; 0 for not at all")
 	fs.IntVar(&c.swaps, "swaps", 50, "changes of rules a second")
+	fs.Float64Var(&c.pace, "pace", 0.95, "what part of each rate has to be reached")
 	fs.Float64Var(&c.idleKiB, "idle-kib", 24, "most KiB of RSS for an idle session; 0 judges nothing")
 	fs.Float64Var(&c.margin, "margin", 0.1, "by what part the last round may hold more memory than the first; 0 or less judges nothing")
 	fs.IntVar(&c.slack, "slack", 2048, "KiB that it may hold more besides")
@@ -132,18 +134,24 @@ func main() {
 		}
 		return
 	}
-	c, err := parse(os.Args[1:], os.Stderr)
+	os.Exit(program(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// program is the driver. It returns the exit code.
+func program(args []string, stdout, stderr io.Writer) int {
+	c, err := parse(args, stderr)
 	if err != nil {
-		os.Exit(exitUsage)
+		return exitUsage
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b, err := soak(ctx, c, os.Stderr)
+	b, err := soak(ctx, c, stderr)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(exitUnavailable)
+		fmt.Fprintln(stderr, err)
+		return exitUnavailable
 	}
-	if !b.print(os.Stdout) {
-		os.Exit(exitFailed)
+	if !b.print(stdout) {
+		return exitFailed
 	}
+	return 0
 }

@@ -77,7 +77,7 @@ func (r *run) swapping() error {
 func (s *swapper) judgeSwaps() {
 	s.judge("changes of rules", s.problems, s.done, s.done)
 	var pace, acted error
-	if least := int(paceFloor * s.swap.Seconds() * float64(s.swaps)); s.done < least {
+	if least := int(s.pace * s.swap.Seconds() * float64(s.swaps)); s.done < least {
 		pace = fmt.Errorf("%d changes, under %d", s.done, least)
 	}
 	if s.fired == 0 {
@@ -104,16 +104,16 @@ type swapper struct {
 // never matches and one that delays, in both directions, on every proxy. In the
 // end no rule is left.
 func (s *swapper) until(stop <-chan struct{}) {
-	tick := time.NewTicker(time.Second / time.Duration(s.swaps))
-	defer tick.Stop()
+	began := time.Now()
 	for n := 0; ; n++ {
+		due := began.Add(time.Duration(n) * time.Second / time.Duration(s.swaps))
 		select {
 		case <-stop:
 			for at := range s.armed {
 				s.disarm(at)
 			}
 			return
-		case <-tick.C:
+		case <-time.After(time.Until(due)):
 		}
 		dir, step, never := [2]string{"c2s", "s2c"}[n/s.proxies%2], n/(2*s.proxies)%3, n/(6*s.proxies)%2 == 0
 		id, all := fmt.Sprintf("%s-%t", dir, never), rulesPath(n%s.proxies)
