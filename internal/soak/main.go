@@ -54,6 +54,7 @@ type config struct {
 	idleKiB  float64
 	margin   float64
 	slack    int // KiB
+	endMiB   float64
 	seed     uint64
 }
 
@@ -77,6 +78,7 @@ func (c *config) flags(fs *flag.FlagSet) (tornwire *string, direct *bool) {
 	fs.Float64Var(&c.idleKiB, "idle-kib", 24, "most KiB of RSS for an idle session; 0 judges nothing")
 	fs.Float64Var(&c.margin, "margin", 0.1, "by what part the last round may hold more memory than the first; 0 or less judges nothing")
 	fs.IntVar(&c.slack, "slack", 2048, "KiB that it may hold more besides")
+	fs.Float64Var(&c.endMiB, "end-mib", 64, "most MiB of RSS over the fresh process behind the churn; 0 judges nothing")
 	fs.Uint64Var(&c.seed, "seed", 1, "of all that is random")
 	return tornwire, direct
 }

@@ -283,6 +283,7 @@ func (r *run) atEnd() error {
 	if r.d == nil {
 		return nil
 	}
+	r.judgeEnd()
 	r.hold("the daemon still answers", func() error {
 		if err := r.d.alive(); err != nil {
 			return err

@@ -93,7 +93,7 @@ func TestDefects(t *testing.T) {
 	}{
 		{defectNone, func(c *config) {
 			c.churn, c.swap = time.Second/2, time.Second/2
-			c.idleKiB, c.margin, c.slack = 1024, 0.1, 32<<10
+			c.idleKiB, c.margin, c.slack, c.endMiB = 1024, 0.1, 32<<10, 32
 		}, "PASSED: 32 of 32 checks held, 0 skipped"},
 		{defectFlip, churn, "wrong answers"},
 		{defectHarsh, churn, `a FIN arrived as read`},
@@ -104,6 +104,7 @@ func TestDefects(t *testing.T) {
 		{defectHush, func(c *config) { c.rounds = 1 }, "round 1, none left: the server still has "},
 		{defectIdle, func(c *config) { c.rounds, c.during = 1, 1300*time.Millisecond }, "round 1, idle sessions used again: 20 errors"},
 		{defectLeak, func(c *config) { c.margin, c.slack = 0.1, 8<<10 }, "memory after all are closed is flat: "},
+		{defectLeak, func(c *config) { churn(c); c.endMiB = 32 }, "memory at the end: "},
 		{defectFat, func(c *config) { c.rounds, c.idleKiB = 1, 512 }, "memory of an idle session: "},
 		{defectRule, swap, "rules under load: "},
 		{defectDeaf, swap, "rules that delay have acted: not once"},
