@@ -46,10 +46,6 @@ func (r *run) swapping() error {
 	if err != nil {
 		return err
 	}
-	if status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
-		r.skipped = append(r.skipped, fmt.Sprintf("rules under load are skipped: POST %s has status %d", path, status))
-		return nil
-	}
 	if !fine(status) {
 		r.hold("a rule is armed", fmt.Errorf("status %d: %s", status, answer))
 		return nil
