@@ -20,7 +20,7 @@ import (
 // The defects of the relay that the soak must find.
 const (
 	defectNone     = "none"
-	defectFlip     = "flip"      // one byte of a read in a hundred is another
+	defectFlip     = "flip"      // a byte of every 50th key is another
 	defectHarsh    = "harsh"     // a FIN arrives as a reset
 	defectHalf     = "half"      // one FIN closes both directions
 	defectRst      = "rst"       // a reset arrives as a FIN
@@ -39,7 +39,8 @@ const (
 type relay struct {
 	defect string
 	reads  atomic.Int64
-	torn   atomic.Bool // a byte is to be lost
+	ends   atomic.Int64 // reads that end with a frame
+	torn   atomic.Bool  // a byte is to be lost
 
 	mu    sync.Mutex
 	held  [][]byte
@@ -195,10 +196,11 @@ func (r *relay) end(dst, src *leg, err error) {
 
 // spoil does to bytes what the defect does.
 func (r *relay) spoil(b []byte) []byte {
-	switch n := r.reads.Add(1); {
-	case len(b) == 0:
-	case r.defect == defectFlip && n%100 == 0:
-		b[len(b)/2] ^= 1
+	r.reads.Add(1)
+	switch last := len(b) - 1; {
+	case last < 1:
+	case r.defect == defectFlip && b[last] == '\n' && b[last-1] != '\n' && r.ends.Add(1)%50 == 0:
+		b[last-1] ^= 1
 	case r.torn.CompareAndSwap(true, false):
 		return b[1:]
 	}

@@ -195,8 +195,8 @@ func (a *answering) step() {
 		if !a.mute {
 			a.out = r.answer(a.out, a.entry.Sum)
 		}
-		if r.key[0] != keyPlain {
-			command = r.key[0]
+		if kind := r.key[0]; kind == keyFin || kind == keyRst {
+			command = kind
 		}
 		a.in = a.in[r.bytes:]
 	}
