@@ -90,8 +90,10 @@ func (p *Proxy) enter(d *door, l net.Listener) {
 func (p *Proxy) leave(d *door) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d.shut = true
-	_ = d.l.Close() // it fails only where it is closed
+	if !d.shut {
+		d.shut = true
+		_ = d.l.Close() // it fails only where it is closed
+	}
 	p.doors = slices.DeleteFunc(p.doors, func(o *door) bool { return o == d })
 }
 
