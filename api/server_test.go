@@ -96,8 +96,8 @@ func TestHeaderLimit(t *testing.T) {
 }
 
 // dialled serves the API in a bubble and makes a connection to it.
-func dialled(t *testing.T) (net.Conn, func()) {
-	n := memnet.New(memnet.Options{})
+func dialled(t *testing.T, opts memnet.Options) (net.Conn, func()) {
+	n := memnet.New(opts)
 	l, err := n.Listen("tcp", "10.0.0.1:80")
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,6 @@ func dialled(t *testing.T) (net.Conn, func()) {
 		t.Fatal(err)
 	}
 	return c, func() {
-		_ = c.Close()
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Serve: %v", err)
@@ -133,8 +132,9 @@ func TestTimes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, stop := dialled(t)
+				c, stop := dialled(t, memnet.Options{})
 				defer stop()
+				defer c.Close()
 				begun := time.Now()
 				if _, err := io.WriteString(c, test.sends); err != nil {
 					t.Fatal(err)
@@ -154,6 +154,22 @@ func TestTimes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWriteTime: who does not take the answer is not waited for.
+func TestWriteTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, stop := dialled(t, memnet.Options{Buffer: 64})
+		defer stop()
+		defer c.Close()
+		if _, err := io.WriteString(c, "GET /version HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(WriteTimeout + time.Second)
+		if got, _ := io.ReadAll(c); strings.Contains(string(got), "}") {
+			t.Errorf("there is an answer after %s: %q", WriteTimeout, got)
+		}
+	})
 }
 
 // TestConnLimit: one more connection than there may be waits for one to end.
@@ -211,21 +227,18 @@ func TestConnLimit(t *testing.T) {
 // listener that fails is an error.
 func TestServeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, stop := dialled(t)
+		c, stop := dialled(t, memnet.Options{})
 		if _, err := io.WriteString(c, "POST /proxies HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		begun := time.Now()
-		ended := make(chan struct{})
-		go func() {
-			stop()
-			close(ended)
-		}()
-		<-ended
-		if took := time.Since(begun); took > DrainTimeout {
-			t.Errorf("it took %s to end", took)
+		stop()
+		_, _ = io.ReadAll(c)
+		if took := time.Since(begun); took != DrainTimeout {
+			t.Errorf("it took %s to end, not %s", took, DrainTimeout)
 		}
+		_ = c.Close()
 	})
 	l := listenAny(t)
 	_ = l.Close()
