@@ -19,7 +19,7 @@ import (
 
 const (
 	dialers      = 32               // idle sessions that are opened at once
-	flightLimit  = 512              // paced sessions under way; one more waits, which counts as its time
+	flightLimit  = 512              // paced sessions under way; one more waits, which counts as its time; as many may be closing
 	sessionLimit = 20 * time.Second // for one session, or for one exchange of an idle one
 	answerMost   = 1 + 8 + 8 + tailLimit + 1
 )

@@ -30,7 +30,7 @@ type run struct {
 func soak(ctx context.Context, c config, notes io.Writer) (b *book, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := enoughFiles(2 * (c.sessions + flightLimit)); err != nil {
+	if err := enoughFiles(2 * (c.sessions + 2*flightLimit)); err != nil {
 		return nil, err
 	}
 	r := &run{config: c, ctx: ctx, notes: notes}
