@@ -105,11 +105,15 @@ func TestResetWhileWriting(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux is asked")
 	}
-	tr := tcp
+	t.Run("tcp", func(t *testing.T) { resetWhileWriting(t, tcp) })
+	t.Run("tls", func(t *testing.T) { resetWhileWriting(t, overTLS(tcp)) })
+}
+
+func resetWhileWriting(t *testing.T, tr transport) {
 	failed, release := make(chan struct{}), make(chan struct{})
 	tr.hook = func(dir frames.Direction, c net.Conn) net.Conn {
 		if dir == s2c {
-			return &lateConn{c.(*net.TCPConn), failed, release}
+			return &lateConn{c.(*net.TCPConn), !tr.secure(), failed, release}
 		}
 		return c
 	}
@@ -132,16 +136,21 @@ func TestResetWhileWriting(t *testing.T) {
 	wantEnds(t, b.stop(), "client rst seen", "server rst sent by forwarded")
 }
 
-// lateConn reads nothing before a write has failed, and returns from that write
-// when it is released.
+// lateConn reads nothing, once the client has shaken hands, before a write has
+// failed, and returns from that write when it is released.
 type lateConn struct {
 	*net.TCPConn
+	shaken          bool
 	failed, release chan struct{}
 }
 
 func (c *lateConn) Read(p []byte) (int, error) {
-	<-c.failed
-	return c.TCPConn.Read(p)
+	if c.shaken {
+		<-c.failed
+	}
+	n, err := c.TCPConn.Read(p)
+	c.shaken = c.shaken || n > 0 && p[0] == 20 // the client's last flight begins with a change of cipher
+	return n, err
 }
 
 func (c *lateConn) Write(p []byte) (int, error) {
@@ -155,8 +164,12 @@ func (c *lateConn) Write(p []byte) (int, error) {
 
 // TestResetUnderLoad: the same with nothing held up.
 func TestResetUnderLoad(t *testing.T) {
-	for range 3 {
-		b := newBed(t, tcp, decoded())
+	for i := range 6 {
+		tr := tcp
+		if i%2 == 1 {
+			tr = overTLS(tcp)
+		}
+		b := newBed(t, tr, decoded())
 		cl, sv := b.connect()
 		go func() {
 			for {

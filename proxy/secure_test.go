@@ -136,16 +136,17 @@ func TestUnreadTickets(t *testing.T) {
 	raw, err := tcp.dial(t.Context(), "tcp", b.addr)
 	must(t, err)
 	c := tls.Client(raw, clientTLS())
-	left := make(chan error, 1)
+	said := make(chan error, 1)
 	go func() {
 		_, err := io.WriteString(c, auth)
-		left <- err
-		_ = c.Close()
+		said <- err
 	}()
 	s, err := b.up.Accept()
 	must(t, err)
 	sv := b.newPeer(s)
-	must(t, <-left)
+	must(t, <-said)
+	sv.wait(len(auth)) // whatever comes behind the handshake has come
+	must(t, c.Close())
 	sv.wantAll("server", auth, history.FIN)
 	wantEnds(t, b.stop(), "client fin seen", "server fin sent by forwarded")
 }
@@ -209,6 +210,39 @@ func TestUnreadingReceiver(t *testing.T) {
 			b.stop()
 		})
 	}
+}
+
+// TestUnreadingAtTheEnd: neither does the close of a silenced session.
+func TestUnreadingAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, overTLS(inMemory(300)), proxy.Config{Grammar: grammar, Rules: rules(t, faults.Rule{
+			ID: "cut", Fault: fault(t, "truncate-silence"), At: 3, Trigger: faults.Trigger{Dir: c2s, Op: "auth"},
+		})})
+		raw, err := b.tr.dial(t.Context(), "tcp", b.addr)
+		must(t, err)
+		c := newTLSPeer(raw, tls.Client, clientTLS())
+		shaken := make(chan error, 1)
+		go func() { shaken <- c.Handshake() }()
+		s, err := b.up.Accept()
+		must(t, err)
+		sv := b.newPeer(s)
+		must(t, <-shaken)
+		sv.send(greeting + strings.Repeat("\n", 300-22-len(greeting)))
+		synctest.Wait()
+		_, err = io.WriteString(c, auth)
+		must(t, err)
+		sv.wait(3)
+		sv.closeWrite()
+		must(t, c.CloseWrite())
+		time.Sleep(proxy.SilentLimit + proxy.CloseLimit)
+		synctest.Wait()
+		sv.wantGot("server", auth[:3], history.FIN)
+		if b.tearable() {
+			t.Error("the session lives on")
+		}
+		b.newPeer(c).wait(300)
+		b.stop()
+	})
 }
 
 // records lists the lengths of the records in what was read, and what is left.

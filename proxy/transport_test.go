@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -186,7 +187,7 @@ func (c *tlsPeer) Read(p []byte) (int, error) {
 	case err == io.EOF:
 		var b [1]byte
 		if n, err2 := c.raw.Read(b[:]); n > 0 || err2 != io.EOF {
-			err = errors.Join(errors.New("behind close_notify"), err2)
+			err = fmt.Errorf("%d bytes behind close_notify, %v", n, err2) // not errors.Is the latter
 		}
 	}
 	return n, err
