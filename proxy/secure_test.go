@@ -329,7 +329,7 @@ func TestAckedOverTLS(t *testing.T) {
 		must(t, err)
 		must(t, s.Handshake())
 		var sizes []int
-		for _, f := range []string{auth, acquire, strings.Repeat("\n", 3000), release} {
+		for _, f := range []string{auth, acquire, strings.Repeat("\n", 1000), release} {
 			cl.send(f)
 			synctest.Wait()
 			sizes = append(sizes, len(f))
