@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -144,12 +145,15 @@ type lateConn struct {
 	failed, release chan struct{}
 }
 
+// changeOfCipher is the record with which a client's last flight begins.
+var changeOfCipher = []byte{20, 3, 3, 0, 1, 1}
+
 func (c *lateConn) Read(p []byte) (int, error) {
 	if c.shaken {
 		<-c.failed
 	}
 	n, err := c.TCPConn.Read(p)
-	c.shaken = c.shaken || n > 0 && p[0] == 20 // the client's last flight begins with a change of cipher
+	c.shaken = c.shaken || bytes.HasPrefix(p[:n], changeOfCipher)
 	return n, err
 }
 
