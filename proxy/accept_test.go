@@ -106,8 +106,8 @@ func TestListenerClosed(t *testing.T) {
 		cl, sv := b.connectTo(l.Addr().String())
 		must(t, l.Close())
 		must(t, <-b.served)
-		cl.wantAll("client", "", history.RST)
-		sv.wantAll("server", "", history.RST)
+		cl.wantAll("client", "", tr.rst())
+		sv.wantAll("server", "", tr.rst())
 		b.stop()
 	})
 }

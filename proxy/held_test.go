@@ -233,7 +233,7 @@ func TestHeldEnds(t *testing.T) {
 		}{
 			{acquire[:1], (*peer).closeWrite, history.FIN},
 			{acquire[:len(acquire)-1], (*peer).closeWrite, history.FIN},
-			{acquire[:10], (*peer).reset, history.RST},
+			{acquire[:10], (*peer).reset, tr.rst()},
 			{over, func(*peer) {}, ""},
 			{over + acquire, (*peer).closeWrite, history.FIN},
 		} {

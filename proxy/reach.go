@@ -25,9 +25,6 @@ func (p *Proxy) reach(ctx context.Context, client net.Conn) (net.Conn, error) {
 	out, err := p.introduce(ctx, c, client, network, address)
 	if err != nil {
 		_ = c.Close()
-		if cause := context.Cause(ctx); cause != nil {
-			err = fmt.Errorf("%w (%w)", err, cause)
-		}
 		return nil, err
 	}
 	return out, nil
