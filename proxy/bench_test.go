@@ -3,7 +3,10 @@ package proxy_test
 import (
 	"context"
 	"io"
+	"maps"
 	"net"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,11 +17,11 @@ import (
 // BenchmarkEcho compares the round trip of a frame through the proxy with that
 // through two bare copy loops, and reports the ratio too.
 func BenchmarkEcho(b *testing.B) {
-	never, err := faults.NewSet(faults.Rule{
-		ID: "never", Fault: faults.All()[0], Trigger: faults.Trigger{Dir: c2s, Op: "A", Session: 2},
-	})
-	if err != nil {
-		b.Fatal(err)
+	sets := idleSets(b)
+	through := func(name string) func(context.Context, net.Listener, string) {
+		return func(ctx context.Context, l net.Listener, upstream string) {
+			_ = proxy.New(proxy.Config{Grammar: grammar, Upstream: upstream, Rules: sets[name]}).Serve(ctx, l, "")
+		}
 	}
 	var plain time.Duration
 	for _, c := range []struct {
@@ -26,12 +29,10 @@ func BenchmarkEcho(b *testing.B) {
 		serve func(ctx context.Context, l net.Listener, upstream string)
 	}{
 		{"copy", copyLoops},
-		{"proxy", func(ctx context.Context, l net.Listener, upstream string) {
-			_ = proxy.New(proxy.Config{Grammar: grammar, Upstream: upstream}).Serve(ctx, l, "")
-		}},
-		{"proxy with a rule", func(ctx context.Context, l net.Listener, upstream string) {
-			_ = proxy.New(proxy.Config{Grammar: grammar, Upstream: upstream, Rules: never}).Serve(ctx, l, "")
-		}},
+		{"proxy", through("no rule")},
+		{"proxy with a rule", through("another session")},
+		{"proxy with 1000 rules", through("other ops")},
+		{"proxy with a condition", through("condition")},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			each := echo(b, c.serve)
@@ -44,60 +45,120 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
+// idleSets are rules that look at requests, or not even that, and take none.
+func idleSets(tb testing.TB) map[string]*faults.Set {
+	rule := func(op string, trigger faults.Trigger) faults.Rule {
+		f, _ := faults.ByID("split")
+		trigger.Dir, trigger.Op = c2s, op
+		return faults.Rule{Fault: f, At: 1, Trigger: trigger}
+	}
+	many := make([]faults.Rule, proxy.MaxRules)
+	for i := range many {
+		many[i] = rule("R", faults.Trigger{})
+	}
+	out := map[string]*faults.Set{}
+	for name, list := range map[string][]faults.Rule{
+		"no rule":         nil,
+		"another session": {rule("A", faults.Trigger{Session: 2})},
+		"other ops":       many,
+		"condition":       {rule("A", faults.Trigger{Where: map[string]string{"key": "another-*", "owner": "0..100"}})},
+		"number":          {rule("A", faults.Trigger{Nth: 1 << 40})},
+		"after":           {rule("A", faults.Trigger{After: "never"})},
+	} {
+		set, err := faults.NewSet(list...)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		out[name] = set
+	}
+	return out
+}
+
 // echo measures b.N round trips to a server that sends back what it gets.
 func echo(b *testing.B, serve func(context.Context, net.Listener, string)) time.Duration {
-	up, err := tcp.listen()
-	if err != nil {
-		b.Fatal(err)
-	}
-	l, err := tcp.listen()
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(b.Context())
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		serve(ctx, l, up.Addr().String())
-	}()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := up.Accept()
-	if err != nil {
-		b.Fatal(err)
-	}
-	echoed := make(chan struct{})
-	go func() {
-		defer close(echoed)
-		_, _ = io.Copy(s, s)
-	}()
-	first, msg, buf := []byte(auth), []byte(acquire), make([]byte, 100)
-	round := func(m []byte) {
-		if _, err := c.Write(m); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := io.ReadFull(c, buf[:len(m)]); err != nil {
-			b.Fatal(err)
-		}
-	}
-	round(first)
+	round, stop := trips(b, serve)
+	defer stop()
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
-		round(msg)
+		round()
 	}
 	b.StopTimer()
-	each := b.Elapsed() / time.Duration(b.N)
-	_ = c.Close()
-	cancel()
-	_ = l.Close()
-	<-served
-	_ = s.Close()
-	<-echoed
-	_ = up.Close()
-	return each
+	return b.Elapsed() / time.Duration(b.N)
+}
+
+// trips opens a connection to a server that sends back what it gets.
+func trips(tb testing.TB, serve func(context.Context, net.Listener, string)) (round, stop func()) {
+	ok := func(err error) {
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	up, err := tcp.listen()
+	ok(err)
+	l, err := tcp.listen()
+	ok(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { serve(ctx, l, up.Addr().String()) })
+	c, err := net.Dial("tcp", l.Addr().String())
+	ok(err)
+	s, err := up.Accept()
+	ok(err)
+	wg.Go(func() { _, _ = io.Copy(s, s) })
+	buf := make([]byte, 100)
+	send := func(m []byte) {
+		_, err := c.Write(m)
+		ok(err)
+		_, err = io.ReadFull(c, buf[:len(m)])
+		ok(err)
+	}
+	send([]byte(auth))
+	msg := []byte(acquire)
+	return func() { send(msg) }, func() {
+		cancel()
+		for _, x := range []io.Closer{c, l, s, up} {
+			_ = x.Close()
+		}
+		wg.Wait()
+	}
+}
+
+// BenchmarkArmed compares the round trip where rules are armed that take no frame
+// with one where none is. Both are measured in turn, so that both meet what else
+// the machine does.
+func BenchmarkArmed(b *testing.B) {
+	sets := idleSets(b)
+	serve := func(name string) func(context.Context, net.Listener, string) {
+		return func(ctx context.Context, l net.Listener, upstream string) {
+			_ = proxy.New(proxy.Config{Grammar: grammar, Upstream: upstream, Rules: sets[name]}).Serve(ctx, l, "")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(sets)) {
+		if name == "no rule" {
+			continue
+		}
+		b.Run(name, func(b *testing.B) {
+			var rounds [2]func()
+			for i, n := range []string{"no rule", name} {
+				var stop func()
+				rounds[i], stop = trips(b, serve(n))
+				defer stop()
+			}
+			var took [2]time.Duration
+			b.ResetTimer()
+			for range (b.N + 49) / 50 {
+				for i, round := range rounds {
+					began := time.Now()
+					for range 50 {
+						round()
+					}
+					took[i] += time.Since(began)
+				}
+			}
+			b.ReportMetric(float64(took[1])/float64(took[0]), "×unarmed")
+		})
+	}
 }
 
 // copyLoops serves one connection as a proxy that looks at nothing does.
@@ -132,8 +193,7 @@ func copyLoops(_ context.Context, l net.Listener, upstream string) {
 // TestNothingAllocated: without a recorder a frame costs no memory, also where a
 // rule looks at it.
 func TestNothingAllocated(t *testing.T) {
-	never := faults.Rule{ID: "never", Fault: fault(t, "split"), At: 1, Trigger: faults.Trigger{Dir: c2s, Op: "A", Session: 2}}
-	for _, set := range []*faults.Set{nil, rules(t, never)} {
+	for name, set := range idleSets(t) {
 		up, err := tcp.listen()
 		must(t, err)
 		l, err := tcp.listen()
@@ -159,7 +219,7 @@ func TestNothingAllocated(t *testing.T) {
 		_, err = io.ReadFull(s, buf[:len(auth)])
 		must(t, err)
 		if n := testing.AllocsPerRun(200, round); n > 0 {
-			t.Errorf("%d rules: %v allocations a frame", set.Len(), n)
+			t.Errorf("%s: %v allocations a frame", name, n)
 		}
 		cancel()
 		must(t, <-served)
