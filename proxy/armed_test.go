@@ -242,7 +242,7 @@ func TestTTL(t *testing.T) {
 			time.Sleep(10*time.Second - 1)
 			left(1)
 			sv.wantGot("held", auth, "")
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			left(0)
 			sv.wantGot("server", auth+acquire, "")

@@ -213,7 +213,7 @@ func TestRefuseAgain(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second - 1)
 		b.wantRefused(b.addr)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		b.wantTalk(b.addr) // it rests for this one
 		synctest.Wait()

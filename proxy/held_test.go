@@ -237,6 +237,9 @@ func TestHeldEnds(t *testing.T) {
 			{over, func(*peer) {}, ""},
 			{over + acquire, (*peer).closeWrite, history.FIN},
 		} {
+			if c.how == history.RST && tr.unix { // a unix socket has none
+				continue
+			}
 			b := newBed(t, tr, proxy.Config{Grammar: grammar})
 			must(t, b.px.Arm(onAcquire(t, "truncate-silence", 0, map[string]string{"key": "*"})))
 			cl, sv := b.connect()
@@ -330,7 +333,7 @@ func TestHeldTTL(t *testing.T) {
 		time.Sleep(3*time.Second - 1)
 		synctest.Wait()
 		sv.wantGot("server, before", auth, "")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		sv.wantGot("server", auth+acquire[:5], "")
 		// The deadline that woke the reader is gone: the session lives on, both ways.
