@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,7 @@ var errBroken = errors.New("broken")
 type failingListener struct {
 	net.Listener
 	next chan error
+	shut sync.Once
 }
 
 func (l *failingListener) Accept() (net.Conn, error) {
@@ -37,7 +39,7 @@ func (l *failingListener) Accept() (net.Conn, error) {
 }
 
 func (l *failingListener) Close() error {
-	close(l.next)
+	l.shut.Do(func() { close(l.next) })
 	return l.Listener.Close()
 }
 
@@ -46,7 +48,7 @@ func (l *failingListener) Close() error {
 func TestAcceptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, inMemory(0), decoded())
-		l := &failingListener{b.listen(), make(chan error, 100)}
+		l := &failingListener{Listener: b.listen(), next: make(chan error, 100)}
 		fail := func(n int) {
 			for range n {
 				l.next <- errBroken

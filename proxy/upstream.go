@@ -57,6 +57,8 @@ func (p *Proxy) dialTimeout() time.Duration {
 	return DialLimit
 }
 
+func (p *Proxy) tooLate() error { return fmt.Errorf("no connection within %s", p.dialTimeout()) }
+
 // dial reaches the server. It is false if that failed: the client was then dealt
 // with as the configuration says.
 func (s *session) dial(ctx context.Context) bool {
@@ -129,10 +131,11 @@ func (s *session) connect(ctx context.Context) (net.Conn, error) {
 			p.far.Store(false)
 		}
 		return c, nil
-	case cause != nil && !errors.Is(err, cause):
-		return nil, fmt.Errorf("%w: %w", cause, err)
-	case timedOut(err):
-		return nil, fmt.Errorf("no connection within %s: %w", limit, err)
+	case cause == nil && timedOut(err):
+		cause = p.tooLate()
+	}
+	if cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w (%w)", err, cause)
 	}
 	return nil, err
 }
@@ -201,7 +204,7 @@ func (s *session) overdue(a *attempt) {
 	case rest > 0:
 		a.cancel(errLeft)
 	default:
-		a.cancel(fmt.Errorf("no connection within %s", s.p.dialTimeout()))
+		a.cancel(s.p.tooLate())
 	}
 }
 
