@@ -1,0 +1,554 @@
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tornwire/faults"
+	"tornwire/history"
+	"tornwire/internal/memnet"
+	"tornwire/proxy"
+)
+
+var errDown = errors.New("it is down")
+
+// attempts are a proxy's dials, each answered by a function, nil for a connection.
+type attempts struct {
+	mu        sync.Mutex
+	began     time.Time
+	at, ended []time.Duration
+	answer    func(ctx context.Context, n int) error
+}
+
+func (a *attempts) begin() (n int, answer func(context.Context, int) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at = append(a.at, time.Since(a.began))
+	return len(a.at), a.answer
+}
+
+func (a *attempts) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = append(a.ended, time.Since(a.began))
+}
+
+// now returns when the dials began and ended.
+func (a *attempts) now() (began, ended []time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.at), slices.Clone(a.ended)
+}
+
+func (a *attempts) set(answer func(ctx context.Context, n int) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answer = answer
+}
+
+// never answers no dial.
+func never(ctx context.Context, _ int) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// after answers every dial when a time has passed.
+func after(d time.Duration) func(context.Context, int) error {
+	return func(ctx context.Context, _ int) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// waitingBed is a proxy over memory whose dials are answered by a function.
+func waitingBed(t *testing.T, tr transport, cfg proxy.Config, answer func(ctx context.Context, n int) error) (*bed, *attempts) {
+	a := &attempts{began: time.Now(), answer: answer}
+	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		n, answer := a.begin()
+		err := answer(ctx, n)
+		a.end()
+		if err != nil {
+			return nil, err
+		}
+		return tr.dial(ctx, network, addr)
+	}
+	cfg.Grammar = grammar
+	return newBed(t, tr, cfg), a
+}
+
+func received(b *bed) (n int) {
+	for _, e := range b.events(history.Received) {
+		n += e.N
+	}
+	return n
+}
+
+// details are those of the dials in a record, "" for one that succeeded.
+func details(ev []history.Event) (out []string) {
+	for _, e := range ofKind(ev, history.ServerDialed) {
+		out = append(out, e.Detail)
+	}
+	return out
+}
+
+// TestDialTimeout: a dial takes as long as is configured, and no longer than
+// DialLimit.
+func TestDialTimeout(t *testing.T) {
+	for set, want := range map[time.Duration]time.Duration{
+		3 * ms: 3 * ms, 3 * time.Second: 3 * time.Second, -1: proxy.DialLimit, proxy.DialLimit + 1: proxy.DialLimit,
+	} {
+		inBubbles(t, func(t *testing.T, tr transport) {
+			b, _ := waitingBed(t, tr, proxy.Config{DialTimeout: set}, never)
+			cl := b.dial(b.addr)
+			cl.wantAll("client", "", history.RST)
+			if took := time.Since(b.began); took != want {
+				t.Errorf("%v: given up after %v, not %v", set, took, want)
+			}
+			ev := b.stop()
+			wantEnds(t, ev, "client rst sent by dial")
+			if d := details(ev); len(d) != 1 || !strings.HasSuffix(d[0], fmt.Sprintf("(no connection within %v)", want)) {
+				t.Errorf("dialled: %q", d)
+			}
+		})
+	}
+}
+
+// TestWaitingClient: what a client sends, and its FIN, are seen while its server is
+// dialled, and delivered when it is reached; then it can still hear the server.
+func TestWaitingClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := waitingBed(t, inMemory(0), proxy.Config{}, after(3*time.Second))
+		cl := b.dial(b.addr)
+		cl.send(auth, acquire[:5])
+		time.Sleep(proxy.WatchAfter - 1)
+		synctest.Wait()
+		if n := received(b); n > 0 {
+			t.Errorf("%d bytes were read at once", n)
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if n := received(b); n != len(auth)+5 {
+			t.Errorf("%d bytes were read", n)
+		}
+		time.Sleep(time.Second)
+		cl.send(acquire[5:])
+		cl.closeWrite()
+		synctest.Wait()
+		ev, _ := b.rec.Events(0)
+		wantEnds(t, ev, "client fin seen")
+		if len(ofKind(ev, history.WriteBegun)) > 0 {
+			t.Error("it was written to nobody")
+		}
+		c, err := b.up.Accept()
+		must(t, err)
+		sv := b.newPeer(c)
+		sv.wantAll("server", auth+acquire, history.FIN)
+		if took := time.Since(b.began); took != 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		sv.send(greeting, acquired)
+		sv.closeWrite()
+		cl.wantAll("client", greeting+acquired, history.FIN)
+		ev = b.stop()
+		wantEnds(t, ev, "client fin seen", "server fin sent by forwarded", "server fin seen", "client fin sent by forwarded")
+	})
+}
+
+// TestWaitingClientGoesOn: a client that was waited for is a client like others
+// afterwards, also over TLS, where it is not read before it has shaken hands.
+func TestWaitingClientGoesOn(t *testing.T) {
+	inBubbles(t, func(t *testing.T, tr transport) {
+		b, _ := waitingBed(t, tr, proxy.Config{}, after(3*time.Second))
+		b.wantTalk(b.addr)
+		if took := time.Since(b.began); took != 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		b.stop()
+	})
+}
+
+// TestWaitingClientResets: an RST ends the dial at once. Nothing is sent to who has
+// gone.
+func TestWaitingClientResets(t *testing.T) {
+	for _, hold := range []proxy.Unreachable{proxy.Reset, proxy.Refuse, proxy.Close, proxy.Hold} {
+		inBubbles(t, func(t *testing.T, tr transport) {
+			b, a := waitingBed(t, tr, proxy.Config{Unreachable: hold}, never)
+			cl := b.dial(b.addr)
+			if !tr.secure() {
+				cl.send(auth)
+			}
+			time.Sleep(time.Second)
+			cl.reset()
+			synctest.Wait()
+			if _, ended := a.now(); len(ended) != 1 || ended[0] != time.Second {
+				t.Errorf("%s: the dial ended at %v", hold, ended)
+			}
+			b.wantOpen(b.addr)
+			ev := b.stop()
+			own := slices.DeleteFunc(ev, func(e history.Event) bool { return e.Session != 1 })
+			wantEnds(t, own, "client rst seen")
+			if d := details(own); len(d) != 1 || !strings.Contains(d[0], "the client left") {
+				t.Errorf("dialled: %q", d)
+			}
+		})
+	}
+}
+
+// wantOpen finds somebody listening.
+func (b *bed) wantOpen(addr string) {
+	b.t.Helper()
+	c, err := b.tr.dial(context.Background(), "tcp", addr)
+	if err != nil {
+		b.t.Error(err)
+		return
+	}
+	_ = c.Close()
+}
+
+// TestWaitingClientLeaves: a client that ends with nothing sent has its dial last
+// LeaveLimit longer, and hears the server if it is reached by then. One that cannot
+// shake hands any more is not waited for.
+func TestWaitingClientLeaves(t *testing.T) {
+	inBubbles(t, func(t *testing.T, tr transport) {
+		for answered, want := range map[time.Duration]time.Duration{
+			time.Hour: 2*time.Second + proxy.LeaveLimit, 2*time.Second + proxy.LeaveLimit - 1: 0,
+		} {
+			b, a := waitingBed(t, tr, proxy.Config{}, after(answered))
+			c, err := b.tr.dial(context.Background(), "tcp", b.addr)
+			must(t, err)
+			if tr.secure() {
+				go func() { _ = b.tr.client(c).(*tlsPeer).Handshake() }()
+				want = 2 * time.Second
+			}
+			time.Sleep(2 * time.Second)
+			must(t, c.(*memnet.Conn).CloseWrite())
+			if want == 0 {
+				s, err := b.up.Accept()
+				must(t, err)
+				sv, cl := b.newPeer(s), b.newPeer(c)
+				sv.wantAll("server", "", history.FIN)
+				sv.send(greeting)
+				sv.closeWrite()
+				cl.wantAll("client", greeting, history.FIN)
+			} else {
+				time.Sleep(proxy.LeaveLimit)
+				synctest.Wait()
+				if _, ended := a.now(); len(ended) != 1 || ended[0] != want {
+					t.Errorf("the dial ended at %v, wanted %v", ended, want)
+				}
+				wantEnds(t, b.stop(), "client fin seen", "client rst sent by dial")
+				_ = c.Close()
+				continue
+			}
+			b.stop()
+		}
+	})
+}
+
+// TestWaitingClientIsBounded: while its server is dialled no more of a client is
+// kept than QueueLimit; nothing is lost.
+func TestWaitingClientIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const small = 1 << 10
+		b, _ := waitingBed(t, inMemory(small), proxy.Config{}, after(3*time.Second))
+		cl := b.dial(b.addr)
+		up := auth + "?" + strings.Repeat("x", 2*proxy.QueueLimit)
+		go cl.send(up)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := received(b); n < proxy.QueueLimit || n > proxy.QueueLimit+small {
+			t.Errorf("%d bytes were read, the limit is %d", n, proxy.QueueLimit)
+		}
+		c, err := b.up.Accept()
+		must(t, err)
+		sv := b.newPeer(c)
+		sv.wait(len(up))
+		sv.wantGot("server", up, "")
+		b.stop()
+	})
+}
+
+// TestWaitingClientIsTorn: a fault acts on what a client sent meanwhile as on
+// anything else, and not before there is a server.
+func TestWaitingClientIsTorn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := waitingBed(t, inMemory(0), proxy.Config{Rules: rules(t, faults.Rule{
+			ID: "cut", Fault: fault(t, "truncate-rst"), At: 5, Trigger: faults.Trigger{Dir: c2s, Op: "A"},
+		})}, after(3*time.Second))
+		cl := b.dial(b.addr)
+		cl.send(auth, acquire, release)
+		time.Sleep(2 * time.Second)
+		cl.wantGot("client", "", "")
+		c, err := b.up.Accept()
+		must(t, err)
+		b.newPeer(c).wantAll("server", auth+acquire[:5], history.RST)
+		cl.wantAll("client", "", history.RST)
+		ev := b.stop()
+		wantEnds(t, ev, "client rst sent by fault", "server rst sent by fault")
+		if f := ofKind(ev, history.Fired); len(f) != 1 || f[0].At != 3*time.Second {
+			t.Errorf("fired: %+v", f)
+		}
+	})
+}
+
+// TestHeldClient: a client is held, and its server tried again after growing pauses. What
+// it sends is read all the time.
+func TestHeldClient(t *testing.T) {
+	inBubbles(t, func(t *testing.T, tr transport) {
+		const failures = 10
+		b, a := waitingBed(t, tr, proxy.Config{Unreachable: proxy.Hold}, func(_ context.Context, n int) error {
+			if n <= failures {
+				return errDown
+			}
+			return nil
+		})
+		b.wantTalk(b.addr)
+		want := []time.Duration{0}
+		for pause := proxy.RetryFirst; len(want) <= failures; pause = min(2*pause, proxy.RetryMost) {
+			want = append(want, want[len(want)-1]+pause)
+		}
+		at, _ := a.now()
+		if !slices.Equal(at, want) || want[failures]-want[failures-1] != proxy.RetryMost {
+			t.Errorf("tried at %v, wanted %v", at, want)
+		}
+		if d := details(b.stop()); len(d) != failures+1 || d[failures-1] != errDown.Error() || d[failures] != "" {
+			t.Errorf("dialled: %q", d)
+		}
+	})
+}
+
+// TestHeldClientLeaves: a client that leaves in a pause is not tried for again, and the end of
+// the proxy does not wait.
+func TestHeldClientLeaves(t *testing.T) {
+	for way, want := range map[string][]string{
+		"rst":   {"client rst seen"},
+		"fin":   {"client fin seen", "client rst sent by dial"},
+		"serve": {"client rst sent by teardown"},
+	} {
+		inBubbles(t, func(t *testing.T, tr transport) {
+			b, a := waitingBed(t, tr, proxy.Config{Unreachable: proxy.Hold}, func(context.Context, int) error { return errDown })
+			cl := b.dial(b.addr)
+			if !tr.secure() {
+				cl.send(auth)
+			}
+			time.Sleep(time.Minute)
+			before, _ := a.now()
+			switch way {
+			case "rst":
+				cl.reset()
+			case "fin":
+				if tr.secure() {
+					must(t, cl.Conn.(*tlsPeer).truncate())
+				} else {
+					cl.closeWrite()
+				}
+			case "serve":
+				b.end()
+			}
+			synctest.Wait()
+			began := time.Now()
+			ev := b.stop()
+			wantEnds(t, ev, want...)
+			if at, _ := a.now(); len(at) != len(before) || time.Since(began) > 0 {
+				t.Errorf("%s: tried %d times more, ended %v later", way, len(at)-len(before), time.Since(began))
+			}
+			if w := checkRecord(t, ev)[wireKey{1, c2s}]; !tr.secure() && string(w.received) != auth {
+				t.Errorf("%s: %q was received", way, w.received)
+			}
+		})
+	}
+}
+
+// TestClose: a client gets a FIN and is read until it ends too.
+func TestClose(t *testing.T) {
+	for _, dialled := range []time.Duration{0, time.Second} { // watched meanwhile or not
+		inBubbles(t, func(t *testing.T, tr transport) {
+			b, _ := waitingBed(t, tr, proxy.Config{Unreachable: proxy.Close}, func(context.Context, int) error {
+				time.Sleep(dialled)
+				return errDown
+			})
+			c, err := tr.dial(context.Background(), "tcp", b.addr)
+			must(t, err)
+			cl := b.newPeer(c)
+			if tr.secure() {
+				go func() { _ = b.tr.client(c).(*tlsPeer).Handshake() }()
+				time.Sleep(dialled + 1)
+			} else {
+				cl.send(auth)
+				cl.wantAll("client", "", history.FIN)
+				time.Sleep(time.Second)
+				cl.send(acquire)
+			}
+			must(t, c.(*memnet.Conn).CloseWrite())
+			synctest.Wait()
+			ev := b.stop()
+			wantEnds(t, ev, "client fin sent by dial", "client fin seen")
+			if w := checkRecord(t, ev)[wireKey{1, c2s}]; !tr.secure() && (string(w.received) != auth+acquire || len(w.delivered) > 0) {
+				t.Errorf("%q received, %q delivered", w.received, w.delivered)
+			}
+		})
+	}
+}
+
+// TestCloseLimit: a client that got a FIN and does not go is reset, when its time is
+// over or the proxy's.
+func TestCloseLimit(t *testing.T) {
+	for _, end := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b, _ := waitingBed(t, inMemory(0), proxy.Config{Unreachable: proxy.Close}, func(context.Context, int) error { return errDown })
+			cl := b.dial(b.addr)
+			want, how := proxy.TurnAwayLimit, "client rst sent by dial"
+			if end > 0 {
+				time.AfterFunc(end, b.end)
+				want, how = end, "client rst sent by teardown"
+			}
+			for err := error(nil); err == nil; _, err = cl.Write([]byte("\n")) {
+				time.Sleep(ms)
+			}
+			if took := time.Since(b.began); took < want || took > want+2*ms {
+				t.Errorf("reset after %v, not %v", took, want)
+			}
+			wantEnds(t, b.stop(), "client fin sent by dial", how)
+		})
+	}
+}
+
+// TestCloseOverTCP: the FIN is not overtaken by a reset, although the client had
+// sent something.
+func TestCloseOverTCP(t *testing.T) {
+	gone, err := tcp.listen()
+	must(t, err)
+	must(t, gone.Close())
+	b := newBed(t, tcp, proxy.Config{Unreachable: proxy.Close, Upstream: gone.Addr().String()})
+	for range 20 {
+		cl := b.dial(b.addr)
+		_, _ = cl.Write([]byte(auth))
+		cl.wantAll("client", "", history.FIN)
+		_ = cl.Close()
+	}
+	b.stop()
+}
+
+// TestWaitLimit: no more than WaitLimit clients wait. The newest is turned away, at
+// once, until one has left.
+func TestWaitLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := waitingBed(t, inMemory(0), proxy.Config{Unreachable: proxy.Close}, never)
+		var conns []net.Conn
+		for range proxy.WaitLimit {
+			c, err := b.tr.dial(context.Background(), "tcp", b.addr)
+			must(t, err)
+			conns = append(conns, c)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if ev, _ := b.rec.Events(0); len(ofKind(ev, history.SessionOpened)) != proxy.WaitLimit || len(ofKind(ev, history.ServerDialed)) > 0 {
+			t.Error("one was turned away early")
+		}
+		b.dial(b.addr).wantAll("client", "", history.RST)
+		if d := details(b.events(history.ServerDialed)); len(d) != 1 || d[0] != fmt.Sprintf("%d clients wait for the server, no more may", proxy.WaitLimit) {
+			t.Errorf("told %q", d)
+		}
+		must(t, conns[0].(*memnet.Conn).Reset())
+		synctest.Wait()
+		cl := b.dial(b.addr)
+		time.Sleep(time.Second)
+		cl.wantGot("client", "", "")
+		b.stop() // all end at once
+		if took := time.Since(b.began); took != 2*time.Second {
+			t.Errorf("the end came at %v", took)
+		}
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	})
+}
+
+// TestNobodyIsHeldUp: while clients wait for a server that hangs, others are served.
+func TestNobodyIsHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, a := waitingBed(t, inMemory(0), proxy.Config{}, after(0))
+		cl, sv := b.connect()
+		a.set(never)
+		for range 1000 {
+			b.wantOpen(b.addr)
+		}
+		synctest.Wait()
+		play(cl, sv, exchange)
+		cl.wantGot("client", greeting+acquired+released, "")
+		a.set(after(0))
+		b.wantTalk(b.addr)
+		if took := time.Since(b.began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		b.stop()
+	})
+}
+
+// closeWaiting closes the connections that wait to be accepted by the server.
+func (b *bed) closeWaiting() {
+	l := b.up.(*memnet.Listener)
+	for {
+		_ = l.SetDeadline(time.Now().Add(1))
+		c, err := l.Accept()
+		if err != nil {
+			break
+		}
+		_ = c.Close()
+	}
+	_ = l.SetDeadline(time.Time{})
+}
+
+// TestFlapping: a server that comes and goes leaves nobody behind and nothing stuck.
+func TestFlapping(t *testing.T) {
+	for _, mode := range []proxy.Unreachable{proxy.Reset, proxy.Refuse, proxy.Close, proxy.Hold} {
+		synctest.Test(t, func(t *testing.T) {
+			var down atomic.Bool
+			b, _ := waitingBed(t, inMemory(0), proxy.Config{Unreachable: mode}, func(ctx context.Context, n int) error {
+				switch {
+				case !down.Load():
+					return nil
+				case n%3 == 0:
+					return never(ctx, n)
+				}
+				return errDown
+			})
+			for range 50 {
+				down.Store(true)
+				for range 5 {
+					if c, err := b.tr.dial(context.Background(), "tcp", b.addr); err == nil {
+						b.newPeer(c)
+					} else if mode != proxy.Refuse || !errors.Is(err, syscall.ECONNREFUSED) {
+						t.Error(err)
+					}
+					time.Sleep(10 * ms)
+				}
+				down.Store(false)
+				time.Sleep(5 * time.Minute)
+				b.closeWaiting()
+				cl := b.dial(b.addr)
+				c, err := b.up.Accept()
+				must(t, err)
+				sv := b.newPeer(c)
+				sv.send(greeting)
+				cl.wait(len(greeting))
+				cl.wantGot("client", greeting, "")
+			}
+			b.stop()
+		})
+	}
+}
