@@ -299,12 +299,12 @@ func TestServerHandshakeHangs(t *testing.T) {
 				wantEnds(t, ev, cause)
 				what, limit := "tls handshake with ", ""
 				if stopAfter == 0 {
-					limit = fmt.Sprintf("no connection within %s: ", want)
+					limit = fmt.Sprintf(" (no connection within %s)", want)
 				}
 				if header {
 					what = "proxy header to "
 				}
-				if d := ofKind(ev, history.ServerDialed); len(d) != 1 || !strings.HasPrefix(d[0].Detail, limit) || !strings.Contains(d[0].Detail, what+s.LocalAddr().String()) {
+				if d := ofKind(ev, history.ServerDialed); len(d) != 1 || !strings.HasSuffix(d[0].Detail, limit) || !strings.HasPrefix(d[0].Detail, what+s.LocalAddr().String()) {
 					t.Errorf("dialled: %+v", d)
 				}
 				_ = s.Close()

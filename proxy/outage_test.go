@@ -194,6 +194,7 @@ func TestOutageAndRefusal(t *testing.T) {
 		a.set(downUntil(b, time.Minute))
 		other := b.listen()
 		endOther := b.serve(other, "c2")
+		synctest.Wait()
 		b.dial(b.addr).wantAll("client", "", history.RST)
 		for time.Since(b.began) < time.Minute {
 			time.Sleep(99 * ms)
