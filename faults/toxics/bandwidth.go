@@ -43,8 +43,8 @@ func (t *bandwidth) pass(c *stream.StreamChunk, stub *toxics.ToxicStub) bool {
 		if !interrupted {
 			portion := min(n, int(t.rate*100))
 			t.free = t.free.Add(time.Duration(portion) * time.Millisecond / time.Duration(t.rate))
-			interrupted = pause(time.Until(t.free), stub)
-			if !interrupted || !time.Now().Before(t.free) {
+			var early bool
+			if interrupted, early = wait(t.free, stub); !early {
 				n = portion
 			}
 		}

@@ -32,7 +32,7 @@ func (t *latency) Pipe(stub *toxics.ToxicStub) {
 				stub.Close()
 				return
 			}
-			interrupted := pause(t.delay()-time.Since(c.Timestamp), stub)
+			interrupted, _ := wait(c.Timestamp.Add(t.delay()), stub)
 			stub.Output <- c
 			if interrupted {
 				return
@@ -41,17 +41,20 @@ func (t *latency) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// pause waits, and tells whether it was interrupted.
-func pause(d time.Duration, stub *toxics.ToxicStub) bool {
+// wait waits until due, and tells whether it was interrupted, and whether that
+// was early. In the moment that is due it is not, so that it does not matter
+// which of the two is seen first.
+func wait(due time.Time, stub *toxics.ToxicStub) (interrupted, early bool) {
+	d := time.Until(due)
 	if d <= 0 {
-		return false
+		return false, false
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return false
+		return false, false
 	case <-stub.Interrupt:
-		return true
+		return true, time.Now().Before(due)
 	}
 }

@@ -110,7 +110,7 @@ func (p *pipe) tryNext() (data []byte, ok, over bool) {
 	}
 	if len(p.out.chunks) == 0 {
 		if p.out.ended {
-			p.outcome, p.gone = p.out.end, true
+			p.outcome = p.out.end
 		}
 		return nil, false, p.out.ended
 	}
@@ -242,14 +242,12 @@ func (p *pipe) stop(n int) {
 	p.nodes = slices.Delete(p.nodes, 0, n)
 }
 
-// drop takes a node out of the chain. What its toxic swallowed is gone, and the
-// node before it has another behind it.
+// drop takes a node out of the chain. What its toxic swallowed is gone.
 func (p *pipe) drop(n *node) {
 	i := p.index(n)
 	p.release(n.inside + n.in.clear())
 	n.stopped = true
 	p.nodes = slices.Delete(p.nodes, i, i+1)
-	p.before(i)
 }
 
 // stateful is what a toxic counts, and counts on when its arguments change.

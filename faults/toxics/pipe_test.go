@@ -55,6 +55,7 @@ func TestWhole(t *testing.T) {
 				}
 			}
 			p.End()
+			p.Change(lists[0])
 			<-tk.done
 			if got := tk.data.String(); got != string(want) || !strings.HasSuffix(tk.text(), ":end") {
 				rt.Fatalf("%d bytes came out of %d, and %s", len(got), len(want), tk.text())
@@ -242,7 +243,8 @@ func TestBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := must(New(1, toxic("slicer", "average_size", 1), toxic("latency", "latency", 1000))).Open(1, s2c)
 		defer p.Abandon()
-		fill(p, MaxChunk)
+		sent := make([]byte, MaxChunk)
+		p.Send(sent, nil)
 		synctest.Wait()
 		check := func(where int) {
 			in := p.(*pipe)
@@ -251,7 +253,7 @@ func TestBounded(t *testing.T) {
 			if n := len(in.at(where).chunks); n != MaxQueue {
 				t.Errorf("%d slices wait at %d, not %d", n, where, MaxQueue)
 			}
-			if most := MaxHeld + where*(MaxQueue+2)*ChunkCost; in.held > most {
+			if most := MaxChunk + where*(MaxQueue+2)*ChunkCost; in.held > most {
 				t.Errorf("it holds %d, over %d", in.held, most)
 			}
 		}
@@ -259,6 +261,12 @@ func TestBounded(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		check(2)
+		p.End()
+		tk := takeSlowly(p, 0)
+		<-tk.done
+		if tk.data.String() != string(sent) {
+			t.Errorf("%d bytes came out of %d", tk.data.Len(), len(sent))
+		}
 	})
 }
 
@@ -291,7 +299,7 @@ func TestCutWhenFull(t *testing.T) {
 // long as the end is on its way, and no stage can be put in.
 func TestSwallowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := must(New(1, toxic("limit_data", "bytes", 1), toxic("latency", "latency", 1000)))
+		l := must(New(1, toxic("noop"), toxic("limit_data", "bytes", 1), toxic("latency", "latency", 1000)))
 		p := l.Open(1, s2c)
 		p.Send([]byte("ab"), nil)
 		synctest.Wait()
@@ -301,11 +309,16 @@ func TestSwallowed(t *testing.T) {
 			}
 		}
 		p.End()
-		p.Change(must(l.With(toxic("noop"))))
+		p.Change(must(l.With(named("x", toxic("noop")))))
 		if n := nodes(p); n != 1 {
 			t.Errorf("there are %d nodes, not that of the latency alone", n)
 		}
-		if got := play(p); got != "1s:a 1s:endfin" {
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if p.Send([]byte("x"), nil) {
+			t.Error("Send was true when the end had come out")
+		}
+		if got := play(p); got != "0s:a 0s:endfin" {
 			t.Error(got)
 		}
 	})
@@ -317,7 +330,9 @@ func TestAbandon(t *testing.T) {
 	for _, s := range append(slices.Clone(every), Spec{Type: "noop"}) {
 		inBubble(t, s.Type, func(t *testing.T) {
 			p := must(New(1, s)).Open(1, s2c)
-			fill(p, 1000)
+			for range 500 {
+				p.Send(make([]byte, 1000), nil)
+			}
 			p.End()
 			synctest.Wait()
 			began := time.Now()
@@ -369,6 +384,25 @@ func TestMoved(t *testing.T) {
 			change(150*time.Millisecond, must(New(1, late, slow))), at(150*time.Millisecond, "c"), end(time.Second))
 		if want := "1.2s:100 bytes 1.3s:100 bytes 1.301s:c 1.301s:end"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+// TestPutBack: a stage that is on its way out is not taken back; one like it
+// starts anew.
+func TestPutBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := must(New(1, toxic("latency", "latency", 1000)))
+		p := l.Open(1, s2c)
+		p.Send([]byte("a"), nil)
+		synctest.Wait()
+		in := p.(*pipe)
+		in.mu.Lock()
+		in.nodes[0].leaving = true // as a change leaves it, and its host not run yet
+		in.mu.Unlock()
+		p.Change(l)
+		if got := play(p, at(0, "b"), end(0)); got != "0s:a 1s:b 1s:end" {
+			t.Error(got)
 		}
 	})
 }

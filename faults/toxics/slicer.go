@@ -35,8 +35,7 @@ func (t *slicer) Pipe(stub *toxics.ToxicStub) {
 }
 
 // slice lets a chunk go in slices. It is false when it was interrupted; the rest
-// has then gone in one. A slice that is due in the moment of the interrupt still
-// goes by itself, so that it does not matter which of the two is seen first.
+// has then gone in one, but for a slice that was due.
 func (t *slicer) slice(data []byte, stub *toxics.ToxicStub) bool {
 	interrupted := false
 	t.cut(len(data), func(n int) bool {
@@ -45,9 +44,9 @@ func (t *slicer) slice(data []byte, stub *toxics.ToxicStub) bool {
 		if interrupted {
 			return false
 		}
-		due := time.Now().Add(t.delay)
-		interrupted = pause(t.delay, stub)
-		return !interrupted || !time.Now().Before(due)
+		var early bool
+		interrupted, early = wait(time.Now().Add(t.delay), stub)
+		return !early
 	})
 	if len(data) > 0 {
 		stub.Output <- &stream.StreamChunk{Data: data}

@@ -12,8 +12,8 @@
 //     so that no run could be repeated;
 //   - bandwidth writes a line to the standard error there whenever it is
 //     interrupted, through a logger that is the whole process's;
-//   - timeout decides by lot there when a byte comes in the moment that its time
-//     is over, which in virtual time is the usual case;
+//   - timeout decides by lot there when a byte comes in the moment in which its time
+//     is over, and in virtual time many things happen in one moment;
 //   - reset_peer sleeps there and cannot be interrupted, up to the whole of its
 //     time, and its end cannot be told from a FIN.
 //

@@ -7,7 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Shopify/toxiproxy/v2/stream"
 	"github.com/Shopify/toxiproxy/v2/toxics"
+
+	"tornwire/faults"
 )
 
 func at(d time.Duration, send string) step { return step{at: d, send: send} }
@@ -71,6 +74,12 @@ func TestToxics(t *testing.T) {
 			[]Spec{toxic("latency", "latency", 1000)},
 			[]step{at(0, "a"), change(300*msec, must(New(1, toxic("noop"), toxic("latency", "latency", 1000)))), at(400*msec, "c"), end(400 * msec)},
 			"1s:a 1.4s:c 1.4s:end",
+		},
+		{
+			"latency of another seed",
+			[]Spec{toxic("latency", "latency", 1000)},
+			[]step{at(0, "a"), change(300*msec, must(New(2, toxic("latency", "latency", 1000))))},
+			"300ms:a",
 		},
 
 		{
@@ -268,4 +277,60 @@ func TestLikeToxiproxy(t *testing.T) {
 			synctest.Wait()
 		})
 	}
+}
+
+// TestTies: an interrupt, or an end, in the moment in which a timeout is over does
+// not matter, whichever of the two is seen first.
+func TestTies(t *testing.T) {
+	for range 100 {
+		in := make(chan *stream.StreamChunk, 1)
+		interrupted := func() *toxics.ToxicStub {
+			stub := toxics.NewToxicStub(in, make(chan *stream.StreamChunk))
+			stub.Interrupt = make(chan struct{}, 1)
+			stub.Interrupt <- struct{}{}
+			return stub
+		}
+		for _, fed := range []bool{false, true} {
+			stub := interrupted()
+			if fed {
+				<-stub.Interrupt
+				in <- nil
+			}
+			over := &timeout{timeout: 1}
+			if over.Pipe(stub); over.ended() != faults.FIN || !stub.Closed() {
+				t.Fatalf("a timeout that was over ended in %q", over.ended())
+			}
+			if fed {
+				select {
+				case <-in:
+				default:
+				}
+			}
+		}
+	}
+}
+
+// TestBandwidthCatchesUp: what a stage is late with, by the machine or because of
+// who takes, does not lower the rate.
+func TestBandwidthCatchesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, out := make(chan *stream.StreamChunk, 3), make(chan *stream.StreamChunk)
+		began := time.Now()
+		for range 3 {
+			in <- &stream.StreamChunk{Data: make([]byte, 100), Timestamp: began}
+		}
+		close(in)
+		go (&bandwidth{rate: 1}).Pipe(toxics.NewToxicStub(in, out))
+		time.Sleep(150 * time.Millisecond)
+		<-out
+		<-out
+		if d := time.Since(began); d != 200*time.Millisecond {
+			t.Errorf("200 bytes took %v", d)
+		}
+		<-out
+		if d := time.Since(began); d != 300*time.Millisecond {
+			t.Errorf("300 bytes took %v", d)
+		}
+		<-out
+	})
 }
