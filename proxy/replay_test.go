@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tornwire/faults"
+	"tornwire/faults/toxics"
 	"tornwire/frames"
 	"tornwire/history"
 	"tornwire/proxy"
@@ -77,7 +78,11 @@ func (r run) transcripts(t *testing.T) map[string]string {
 			out[fmt.Sprint(i+1, frames.Direction(dir), " read")] = reads(p)
 		}
 	}
-	for _, e := range b.stop() {
+	end := b.stop
+	if r.stages != nil { // what goes through them is not recorded by frame
+		end = b.leave
+	}
+	for _, e := range end() {
 		switch key := fmt.Sprint(e.Session, e.Dir); e.Kind {
 		case history.WriteBegun, history.WriteAccepted:
 			out[key+" wrote"] += fmt.Sprintln(e.At, e.Kind, e.Frame.Seq, e.Off, e.N)
@@ -206,4 +211,29 @@ func mapValues(m map[string]string, suffix string) (out []string) {
 // TestReplayBesideOthers: rules that come and go and meet no frame leave no trace.
 func TestReplayBesideOthers(t *testing.T) {
 	wantSame(t, "beside others", run{seed: seed, churn: 1}.once(t), run{seed: seed}.once(t))
+}
+
+// TestReplayOfStages: so it is with stages that jitter and slice, and are drawn for
+// each session.
+func TestReplayOfStages(t *testing.T) {
+	jittery := func(seed uint64) run {
+		var list []toxics.Spec
+		for _, stream := range []string{toxics.Upstream, toxics.Downstream} {
+			list = append(list,
+				toxics.Spec{Type: "latency", Stream: stream, Toxicity: 0.7, Attributes: toxics.Attributes{"latency": 40, "jitter": 30}},
+				toxics.Spec{Type: "slicer", Stream: stream, Toxicity: 1, Attributes: toxics.Attributes{"average_size": 9, "size_variation": 5, "delay": 700}})
+		}
+		st, err := toxics.New(seed, list...)
+		must(t, err)
+		return run{seed: seed, stages: st}
+	}
+	first := jittery(seed).once(t)
+	for range 100 {
+		wantSame(t, "the same seed", jittery(seed).once(t), first)
+	}
+	for _, other := range []map[string]string{jittery(seed + 1).once(t), run{seed: seed}.once(t)} {
+		if other["1 c2s read"] == first["1 c2s read"] {
+			t.Error("the stages leave no trace of their seed")
+		}
+	}
 }
