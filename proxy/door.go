@@ -46,11 +46,15 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error 
 	ctx, cancel := context.WithCancel(ctx)
 	d := &door{client: client}
 	p.enter(d, l)
-	stop := onDone(ctx, func() { p.leave(d) })
+	stop := onDone(ctx, func() {
+		p.leave(d)
+		p.dials.callOff()
+	})
 	defer func() {
 		stop()
 		p.leave(d)
 		cancel()
+		p.dials.callOff()
 		d.wg.Wait()
 	}()
 	for {

@@ -58,17 +58,21 @@ func TestOutage(t *testing.T) {
 		b.wantRefused(other.Addr().String())
 		play(cl, sv, exchange)
 		cl.wantGot("client", greeting+acquired+released, "")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		probe, err := b.up.Accept()
 		must(t, err)
 		pr := b.newPeer(probe)
 		if tr.secure() {
 			must(t, probe.(*tlsPeer).Handshake())
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 		}
 		pr.send(greeting)
+		parted := time.Now()
 		pr.wantAll("server", "", history.FIN)
+		if took := time.Since(parted); took > 0 {
+			t.Errorf("the probe ended after %v", took)
+		}
 		must(t, probe.Close())
 		b.dialed++ // it has failed once
 		b.wantTalk(b.addr)
@@ -167,7 +171,7 @@ func TestOutagePartingLimit(t *testing.T) {
 				t.Error("the probe was closed early")
 			}
 			if !stop {
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				synctest.Wait()
 				_ = open() // a closed connection takes one more
 				if open() {

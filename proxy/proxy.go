@@ -116,16 +116,17 @@ type Proxy struct {
 	outage   *outage // while nobody listens because the server cannot be reached
 	era      int     // how many outages are over
 
-	dialing atomic.Int64   // sessions that have no server yet
-	near    netip.AddrPort // the server's address, if it can be dialled quickly
-	far     atomic.Bool    // it was not
+	dialing atomic.Int64 // sessions that have no server yet
+	dials   dials
+	near    bool // one address is dialled, which needs no deadline to be shared out
 }
 
 // New returns a proxy. It listens nowhere until Serve is called.
 func New(cfg Config) *Proxy {
-	near := nearby(cfg)
+	_, err := netip.ParseAddrPort(cfg.Upstream)
+	near := cfg.Dial == nil && err == nil
 	if cfg.Dial == nil {
-		cfg.Dial = dialer.DialContext
+		cfg.Dial = (&net.Dialer{}).DialContext
 	}
 	if cfg.Listen == nil {
 		cfg.Listen = Listen

@@ -112,7 +112,12 @@ func TestDialTimeout(t *testing.T) {
 		3 * ms: 3 * ms, 3 * time.Second: 3 * time.Second, -1: proxy.DialLimit, proxy.DialLimit + 1: proxy.DialLimit,
 	} {
 		inBubbles(t, func(t *testing.T, tr transport) {
-			b, _ := waitingBed(t, tr, proxy.Config{DialTimeout: set}, never)
+			b, _ := waitingBed(t, tr, proxy.Config{DialTimeout: set}, func(ctx context.Context, n int) error {
+				if until, ok := ctx.Deadline(); !ok || time.Until(until) != want {
+					t.Errorf("the dial is told %v, %v", time.Until(until), ok)
+				}
+				return never(ctx, n)
+			})
 			cl := b.dial(b.addr)
 			cl.wantAll("client", "", history.RST)
 			if took := time.Since(b.began); took != want {
@@ -120,7 +125,7 @@ func TestDialTimeout(t *testing.T) {
 			}
 			ev := b.stop()
 			wantEnds(t, ev, "client rst sent by dial")
-			if d := details(ev); len(d) != 1 || !strings.HasSuffix(d[0], fmt.Sprintf("(no connection within %v)", want)) {
+			if d := details(ev); len(d) != 1 || d[0] != fmt.Sprintf("no connection within %v", want) {
 				t.Errorf("dialled: %q", d)
 			}
 		})
@@ -139,7 +144,7 @@ func TestWaitingClient(t *testing.T) {
 		if n := received(b); n > 0 {
 			t.Errorf("%d bytes were read at once", n)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if n := received(b); n != len(auth)+5 {
 			t.Errorf("%d bytes were read", n)
@@ -165,6 +170,61 @@ func TestWaitingClient(t *testing.T) {
 		cl.wantAll("client", greeting+acquired, history.FIN)
 		ev = b.stop()
 		wantEnds(t, ev, "client fin seen", "server fin sent by forwarded", "server fin seen", "client fin sent by forwarded")
+	})
+}
+
+// TestEachIsWatched: of dials that overlap, each that lasts has its client watched in
+// its own time.
+func TestEachIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := waitingBed(t, inMemory(0), proxy.Config{}, func(ctx context.Context, n int) error {
+			if n%3 == 2 {
+				return after(ms)(ctx, n)
+			}
+			return never(ctx, n)
+		})
+		for range 9 {
+			b.dial(b.addr).send(auth)
+			time.Sleep(2 * ms)
+		}
+		time.Sleep(time.Second)
+		ev := b.stop()
+		opened := map[int]time.Duration{}
+		for _, e := range ev {
+			switch e.Kind {
+			case history.SessionOpened:
+				opened[e.Session] = e.At
+			case history.Received:
+				want := proxy.WatchAfter
+				if e.Session%3 == 2 {
+					want = ms
+				}
+				if took := e.At - opened[e.Session]; took != want {
+					t.Errorf("session %d was read after %v, not %v", e.Session, took, want)
+				}
+			}
+		}
+		if n := len(ofKind(ev, history.Received)); n != 9 {
+			t.Errorf("%d were read", n)
+		}
+	})
+}
+
+// TestDialEndsWithServe: the end of Serve ends dials that have just begun, too.
+func TestDialEndsWithServe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := waitingBed(t, inMemory(0), proxy.Config{}, never)
+		for range 3 {
+			b.dial(b.addr)
+		}
+		synctest.Wait()
+		ev := b.stop()
+		if took := time.Since(b.began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		if n := len(ofKind(ev, history.EndSent)); n != 3 {
+			t.Errorf("%d clients were reset", n)
+		}
 	})
 }
 

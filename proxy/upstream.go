@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"syscall"
 	"time"
 
@@ -19,11 +18,7 @@ const (
 	// turned away slowly. One more is turned away as Config.Unreachable says, but is
 	// never held, and reset where it would be closed.
 	WaitLimit = 4096
-	// QuickDial is how long a dial may take that cannot be called off, because that would
-	// cost every session a goroutine. A server that takes longer is dialled again, so
-	// that the dial can, and from then on at once in that way.
-	QuickDial = 100 * time.Millisecond
-	// WatchAfter is how long a dial lasts before the client is read in the meantime.
+	// WatchAfter is how long a dial lasts before the client is watched in the meantime.
 	WatchAfter = 5 * time.Millisecond
 	// LeaveLimit is how much longer a dial lasts when the client has ended its sending
 	// side with nothing sent: it may want to hear the server, but most likely has left.
@@ -35,19 +30,6 @@ var (
 	errTooMany = fmt.Errorf("%d clients wait for the server, no more may", WaitLimit)
 	errLeft    = errors.New("the client left before the server was reached")
 )
-
-// dialer reaches a server whose address needs no resolver.
-var dialer net.Dialer
-
-// nearby is the server's address if it can be dialled quickly, or else invalid: a
-// name has to be resolved, and TLS takes its time.
-func nearby(cfg Config) netip.AddrPort {
-	if cfg.Dial != nil || cfg.UpstreamTLS != nil || cfg.ProxyHeader {
-		return netip.AddrPort{}
-	}
-	at, _ := netip.ParseAddrPort(cfg.Upstream)
-	return at
-}
 
 // dialTimeout is how long the server is dialled.
 func (p *Proxy) dialTimeout() time.Duration {
@@ -108,45 +90,22 @@ func (s *session) reached(c net.Conn) {
 	}
 }
 
-// connect makes a connection to the server, quickly if it can.
+// connect makes a connection to the server.
 func (s *session) connect(ctx context.Context) (net.Conn, error) {
-	p, began := s.p, time.Now()
-	limit := p.dialTimeout()
-	if p.near.IsValid() && !p.far.Load() {
-		c, err := dialer.DialTCP(deadline{context.Background(), began.Add(min(QuickDial, limit))}, "tcp", netip.AddrPort{}, p.near)
-		switch {
-		case err == nil:
-			return c, nil
-		case !timedOut(err):
-			return nil, err
-		}
-		p.far.Store(true)
-	}
-	a := s.attempt(ctx, began.Add(limit))
-	c, err := p.reach(a, s.conns[frames.ServerToClient])
+	a := s.attempt(ctx)
+	c, err := s.p.reach(a, s.conns[frames.ServerToClient])
 	cause := s.attempted(a)
-	switch {
-	case err == nil:
-		if time.Since(began) < QuickDial/2 {
-			p.far.Store(false)
-		}
+	if err == nil {
 		return c, nil
-	case cause == nil && timedOut(err):
-		cause = p.tooLate()
+	}
+	if cause == nil && timedOut(err) && !time.Now().Before(a.until) {
+		cause = s.p.tooLate()
 	}
 	if cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
 	return nil, err
 }
-
-// deadline gives a context a deadline, which whoever gets it has to keep by itself.
-type deadline struct {
-	context.Context
-	at time.Time
-}
-
-func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
 
 func timedOut(err error) bool {
 	var t interface{ Timeout() bool }
@@ -162,59 +121,4 @@ func exhausted(err error) bool {
 		}
 	}
 	return false
-}
-
-// attempt is a dial under way that can be called off, as a context with a deadline.
-// One timer first has the client watched, then ends the dial.
-type attempt struct {
-	deadline
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
-}
-
-// attempt begins a dial.
-func (s *session) attempt(ctx context.Context, until time.Time) *attempt {
-	a := new(attempt)
-	a.at = until
-	a.Context, a.cancel = context.WithCancelCause(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dialled = a
-	first := time.Until(until)
-	if s.wait == nil {
-		first = min(first, WatchAfter)
-	}
-	a.timer = time.AfterFunc(first, func() { s.overdue(a) })
-	if s.wait != nil {
-		s.hurry()
-	}
-	return a
-}
-
-// overdue is called when an attempt's timer has run off.
-func (s *session) overdue(a *attempt) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rest := time.Until(a.at)
-	switch {
-	case s.dialled != a: // it is over
-	case s.wait == nil && rest > 0:
-		a.timer.Reset(rest)
-		s.watch()
-	case rest > 0:
-		a.cancel(errLeft)
-	default:
-		a.cancel(s.p.tooLate())
-	}
-}
-
-// attempted ends an attempt, and tells why it was called off, if it was.
-func (s *session) attempted(a *attempt) error {
-	s.mu.Lock()
-	s.dialled = nil
-	s.mu.Unlock()
-	a.timer.Stop()
-	cause := context.Cause(a)
-	a.cancel(nil)
-	return cause
 }

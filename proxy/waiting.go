@@ -102,6 +102,6 @@ func (s *session) hurry() {
 	case how == history.RST || l == nil: // without a handshake nothing can come of it
 		a.cancel(errLeft)
 	case l.queue.held() == 0:
-		a.timer.Reset(min(LeaveLimit, time.Until(a.at)))
+		a.timer.Reset(min(LeaveLimit, time.Until(a.until)))
 	}
 }
