@@ -313,6 +313,10 @@ func TestGateLimit(t *testing.T) {
 		}
 		must(t, b.px.OpenGate("open 7"))
 		b.px.ShutGate("open 7")
+		third := faults.Rule{ID: "third", Trigger: faults.Trigger{Dir: c2s, Op: "R", After: "another"}, Signal: "open 7"}
+		if err := b.px.Arm(third); !errors.Is(err, proxy.ErrGates) { // it needs both
+			t.Errorf("one gate that is shut and one past the limit: %v", err)
+		}
 		must(t, b.px.Arm(second))
 		sv.wantGot("held", auth, "")
 		must(t, b.px.OpenGate("wanted")) // the frame still waits for this one

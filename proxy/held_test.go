@@ -3,9 +3,12 @@ package proxy_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -319,6 +322,43 @@ func TestHeldAndGone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHeldAsItGoes: the rule goes in the very moment in which a part of a frame comes.
+func TestHeldAsItGoes(t *testing.T) {
+	tr := inMemory(0)
+	ld, end := newLoad(t, tr)
+	c, err := tr.dial(t.Context(), "tcp", ld.addr)
+	must(t, err)
+	s, err := ld.up.Accept()
+	must(t, err)
+	must(t, s.SetReadDeadline(time.Now().Add(patience)))
+	buf := make([]byte, 100)
+	carry := func(data string) {
+		_, err := c.Write([]byte(data))
+		must(t, err)
+		if n, err := io.ReadFull(s, buf[:len(data)]); err != nil {
+			t.Fatalf("%d of %d bytes came: %v", n, len(data), err)
+		}
+	}
+	carry(auth)
+	rule := onAcquire(t, "split", 1, map[string]string{"key": "another"})
+	for i := range 1000 {
+		must(t, ld.px.Arm(rule))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range i % 100 {
+				runtime.Gosched()
+			}
+			ld.px.Disarm(rule.ID)
+		})
+		carry(acquire[:9])
+		carry(acquire[9:])
+		wg.Wait()
+	}
+	_ = c.Close()
+	_ = s.Close()
+	end()
 }
 
 // TestHeldTTL: a frame is held no longer than its rule lives.
