@@ -25,3 +25,15 @@ func TestTimesAtOnce(t *testing.T) {
 		t.Errorf("matched %d, taken %d; wanted 7 and 5", r.matched.Load(), r.taken.Load())
 	}
 }
+
+// TestGoneBeforeWaiting: a frame whose rule went after it was asked, and before the
+// link was known to wait, is not waited for.
+func TestGoneBeforeWaiting(t *testing.T) {
+	p := New(Config{})
+	r := newArmed(&faults.Rule{})
+	l := &link{s: &session{p: p}, unsure: &unsure{shape: &frames.Shape{}, rules: []*armed{r}, held: []byte("A")}}
+	r.end()
+	if l.await(); l.unsure != nil || l.waits || p.unsure.Load() != 0 || string(l.out) != "A" {
+		t.Errorf("unsure %v, waits %v, %d links wait, to be written %q", l.unsure, l.waits, p.unsure.Load(), l.out)
+	}
+}
