@@ -46,10 +46,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error 
 	ctx, cancel := context.WithCancel(ctx)
 	d := &door{client: client}
 	p.enter(d, l)
-	stop := onDone(ctx, func() {
-		p.leave(d)
-		p.dials.callOff()
-	})
+	stop := onDone(ctx, func() { p.leave(d) })
 	defer func() {
 		stop()
 		p.leave(d)

@@ -157,6 +157,7 @@ func TestOutagePartingLimit(t *testing.T) {
 			a.set(after(0))
 			c, err := b.up.Accept()
 			must(t, err)
+			synctest.Wait()
 			began := time.Now()
 			b.wantTalkBehind(b.addr, 1)
 			if took := time.Since(began); took > 0 {
@@ -249,6 +250,34 @@ func TestOutageIsOfItsTime(t *testing.T) {
 		must(t, <-b.served)
 		if ev := b.stop(); len(ofKind(ev, history.ServerLost)) != 1 {
 			t.Errorf("lost: %+v", ofKind(ev, history.ServerLost))
+		}
+	})
+}
+
+// TestOutageOfMany: clients whose dials fail together begin one outage, and all doors
+// are open behind it.
+func TestOutageOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, a := waitingBed(t, inMemory(0), proxy.Config{Unreachable: proxy.Refuse}, func(context.Context, int) error {
+			time.Sleep(time.Second)
+			return errDown
+		})
+		other := b.listen()
+		endOther := b.serve(other, "c2")
+		for i := range 10 {
+			b.dial([]string{b.addr, other.Addr().String()}[i%2])
+		}
+		time.Sleep(2 * time.Second)
+		a.set(after(0))
+		time.Sleep(proxy.RetryMost)
+		synctest.Wait()
+		b.closeWaiting()
+		b.wantTalkBehind(b.addr, 10)
+		b.wantTalk(other.Addr().String())
+		endOther()
+		must(t, <-b.served)
+		if ev := b.stop(); len(ofKind(ev, history.ServerLost)) != 1 || len(ofKind(ev, history.ServerBack)) != 1 {
+			t.Errorf("lost %d times, back %d times", len(ofKind(ev, history.ServerLost)), len(ofKind(ev, history.ServerBack)))
 		}
 	})
 }

@@ -319,6 +319,36 @@ func TestWaitingClientLeaves(t *testing.T) {
 	})
 }
 
+// TestWaitingHello: what a client sends behind its hello, while its server is dialled,
+// the handshake reads.
+func TestWaitingHello(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := waitingBed(t, overTLS(inMemory(0)), proxy.Config{}, after(3*time.Second))
+		c, err := b.tr.dial(context.Background(), "tcp", b.addr)
+		must(t, err)
+		shaken := make(chan error, 1)
+		go func() { shaken <- b.tr.client(c).(*tlsPeer).Handshake() }()
+		time.Sleep(time.Second)
+		_, err = c.Write([]byte{21, 3, 3, 0, 2, 2, 40}) // an alert: the handshake failed
+		must(t, err)
+		sv, err := b.up.Accept()
+		must(t, err)
+		b.newPeer(sv)
+		<-shaken // nil: a client is done before the server hears its alert
+		_ = c.Close()
+		synctest.Wait()
+		if took := time.Since(b.began); took != 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		refused := slices.ContainsFunc(b.stop(), func(e history.Event) bool {
+			return e.Kind == history.EndSent && e.Side == history.ClientSide && e.Cause == history.CauseHandshake
+		})
+		if !refused {
+			t.Error("the alert was not read")
+		}
+	})
+}
+
 // TestWaitingClientIsBounded: while its server is dialled no more of a client is
 // kept than QueueLimit; nothing is lost.
 func TestWaitingClientIsBounded(t *testing.T) {
