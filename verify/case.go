@@ -149,7 +149,7 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 	if err != nil {
 		return nil, err
 	}
-	cfg := proxy.Config{Grammar: r.grammar, Upstream: l.Addr().String(), Rules: rules, Recorder: r.rec, Dial: inside.Dial, ReadSize: readSize}
+	cfg := proxy.Config{Grammar: r.grammar, Upstream: l.Addr().String(), Rules: rules, Recorder: r.rec, Dial: inside.Dial, ReadSize: readSize, Observe: r.unaccepted}
 	if !conn.closes() {
 		cfg.Keep = conn.keep
 	}

@@ -295,6 +295,14 @@ func (r *runner) try(ctx context.Context, c Case) try {
 	return t
 }
 
+// unaccepted ends the case where a client is kept waiting for its connection: what it
+// does meanwhile says nothing about it.
+func (r *caseRun) unaccepted(e history.Event) {
+	if e.Kind == history.AcceptFailed {
+		r.fail(fmt.Errorf("the proxy cannot accept client %s: %s", e.Client, e.Detail))
+	}
+}
+
 // judge asks the checker.
 func (t *try) judge(events []history.Event, policy checker.Policy) {
 	res := checker.Check(events, policy)
