@@ -41,6 +41,8 @@ func fill(t *rapid.T, v reflect.Value, name string) {
 		v.SetBool(rapid.Bool().Draw(t, name))
 	case v.CanUint():
 		v.SetUint(rapid.Uint64().Draw(t, name))
+	case v.CanFloat():
+		v.SetFloat(rapid.Float64().Draw(t, name))
 	case v.CanInt():
 		v.SetInt(rapid.Int64().Draw(t, name))
 	default:
