@@ -71,9 +71,15 @@ func (r Range) Contains(k, n int) bool {
 	return k >= lo && k <= hi && (k-lo)%by == 0
 }
 
+// FrameEnd is the offset n of a frame whose length is not known beforehand.
+const FrameEnd = -1 << 31
+
 // possible tells whether k is an offset of the range for any frame at all, which
 // has at least one byte.
 func (r Range) possible(k int) bool {
+	if k == FrameEnd {
+		return r == Every || r == Ends || r == AtEnd
+	}
 	for n := max(k, 1); n <= k+1; n++ {
 		if r.Contains(k, n) {
 			return true
@@ -89,7 +95,7 @@ type StepKind uint8
 // the next one in the direction is whole, which no rule then acts on; if For is
 // over before, or the sender ends, both go out as they are.
 const (
-	Pass   StepKind = iota + 1 // let bytes pass until N of the frame have
+	Pass   StepKind = iota + 1 // let bytes pass until N of the frame have, FrameEnd for all
 	Wait                       // hold back what follows in this direction for For
 	Gate                       // hold it back until the gate Name opens, at most For
 	Cut                        // end the flow of bytes as Client, Server, This, Other say

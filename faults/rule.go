@@ -23,7 +23,7 @@ type Rule struct {
 	ID      string
 	Trigger Trigger
 	Fault   *Type // nil for a rule that only counts and signals
-	At      int   // bytes of the frame that pass before the fault acts
+	At      int   // bytes of the frame that pass before the fault acts; FrameEnd for all
 	Args    Args
 	Inject  []byte // what a fault that injects writes, at most MaxInject bytes
 	// Until is the gate that ends a fault which waits for one, in place of the fault's
@@ -56,6 +56,10 @@ func (r Rule) Prepare(g *frames.Grammar) (*Rule, error) {
 	conds, err := compile(r.Trigger.Where, shape)
 	if err := errors.Join(r.Trigger.check(r.Fault, g), err, r.check()); err != nil {
 		return nil, err
+	}
+	if shape != nil && r.At > shape.Size(shape.Limit) {
+		return nil, fieldf("fault.at", "%s.%s has at most %d bytes, and the fault is to act behind %d",
+			shape.Dir, shape.Op, shape.Size(shape.Limit), r.At)
 	}
 	r.conds = conds
 	if r.Trigger.From.IsValid() {
@@ -94,8 +98,11 @@ func (r *Rule) check() error {
 	if r.Skip < 0 || r.Times < 0 {
 		bad("times", "skip %d and times %d: neither may be under 0", r.Skip, r.Times)
 	}
-	if r.TTL < 0 {
+	switch {
+	case r.TTL < 0:
 		bad("ttl", "ttl is %s, not 0s or more", r.TTL)
+	case r.TTL > 0 && r.Trigger.Begin >= r.TTL:
+		bad("window", "the window begins after %s, when the rule is no longer armed", r.Trigger.Begin)
 	}
 	for _, n := range []struct{ field, name string }{
 		{"id", r.ID}, {"signal", r.Signal}, {"after", r.Trigger.After}, {"fault.until", r.Until},

@@ -8,7 +8,7 @@ const (
 	smallRead = 2 << 10
 	// calmReads is after how many reads that would have fitted into it a link goes
 	// back to its small buffer.
-	calmReads = 16
+	calmReads = 1024
 )
 
 var large = sync.Pool{New: func() any { return new([ReadSize]byte) }}

@@ -37,6 +37,10 @@ type session struct {
 	wait    *waiting      // once the client is watched before its server is reached
 	era     int           // of the proxy, when the session was opened
 
+	muter *armed         // the first rule that left a peer without an end; it is then the rule's
+	over  chan struct{}  // closed when the session is, once there is a muter
+	muted sync.WaitGroup // who waits for the rule to go
+
 	wg sync.WaitGroup // links, and what comes later
 }
 
@@ -80,10 +84,16 @@ func (s *session) run(ctx context.Context) {
 		select {
 		case <-t.C:
 		case <-s.torn:
+		case <-s.unmuted():
+			s.unmute()
 		}
 		t.Stop()
 	}
 	stop()
+	if s.over != nil {
+		close(s.over)
+		s.muted.Wait()
+	}
 	for _, l := range s.links {
 		l.recordAcked()
 	}

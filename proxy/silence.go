@@ -104,6 +104,9 @@ func (l *link) cut(it item) {
 	}) {
 		return
 	}
+	if st.Client == faults.NoEnd || st.Server == faults.NoEnd {
+		s.mute(it.fire.rule)
+	}
 	end := func(dir frames.Direction, how faults.End) {
 		if how != faults.RST { // before a reset it is recorded anyway
 			s.links[dir].recordAcked()
@@ -125,6 +128,42 @@ func (l *link) cut(it item) {
 			ends()
 		}
 	})
+}
+
+// mute has the session last no longer than a rule: a peer was left without an end,
+// and bytes are lost that no disarming brings back, so then it is reset.
+func (s *session) mute(r *armed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.muter != nil {
+		return
+	}
+	s.muter, s.over = r, make(chan struct{})
+	s.muted.Go(func() {
+		select {
+		case <-r.gone:
+			s.unmute()
+		case <-s.over:
+		}
+	})
+}
+
+// unmute resets both connections of a session whose rule has gone.
+func (s *session) unmute() {
+	s.silence()
+	for _, l := range s.links {
+		s.end(l.dir, history.RST, history.CauseTeardown)
+	}
+}
+
+// unmuted is closed when the rule has gone that muted the session.
+func (s *session) unmuted() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.muter == nil {
+		return nil
+	}
+	return s.muter.gone
 }
 
 // outlasts waits; it is false if the proxy ends the session before.

@@ -43,12 +43,15 @@ func (l *link) decided(pc frames.Piece) {
 	for len(l.steps) > 0 {
 		st := l.steps[0]
 		if st.Kind == faults.Pass {
-			n := min(st.N-off, len(data))
-			if n > 0 {
+			upTo := st.N
+			if upTo == faults.FrameEnd {
+				upTo = off + len(data)
+			}
+			if n := min(upTo-off, len(data)); n > 0 {
 				l.emit(data[:n], off)
 				data, off = data[n:], off+n
 			}
-			if off < st.N {
+			if off < st.N || st.N == faults.FrameEnd && !pc.Last {
 				break
 			}
 			l.steps = l.steps[1:]
@@ -62,6 +65,9 @@ func (l *link) decided(pc frames.Piece) {
 	}
 	l.pass(data, off)
 	if pc.Last {
+		if l.rule != nil && !l.fired {
+			l.rule.taken.Add(-1) // it had no place for the fault: the rule has that time left
+		}
 		l.steps, l.way = nil, onward
 		if l.pair != nil && l.pair.endFrame() {
 			l.pair = nil
