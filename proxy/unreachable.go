@@ -18,6 +18,9 @@ const (
 	// TurnAwayLimit is how long a client that was sent a FIN because the server cannot be
 	// reached is read until it ends too; then it is reset.
 	TurnAwayLimit = 10 * time.Second
+	// HalfClosedHold is how long a held client that has sent bytes and then a FIN is held on:
+	// it may want to hear the server, or have left. One that has sent nothing is let go.
+	HalfClosedHold = time.Minute
 )
 
 // holds waits before the server is tried again. It is false if it is not to be:
@@ -29,7 +32,17 @@ func (s *session) holds(ctx context.Context, pause time.Duration) bool {
 	s.mu.Lock()
 	s.watch()
 	s.mu.Unlock()
-	return rest(ctx, pause, s.wait.gone)
+	return rest(ctx, s.patience(pause), s.wait.gone) && s.patience(pause) > 0
+}
+
+// patience is how much of a pause the client is waited for.
+func (s *session) patience(pause time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wait.until.IsZero() {
+		return pause
+	}
+	return min(pause, time.Until(s.wait.until))
 }
 
 // rest waits for a time. It is false if ctx is done, or end closed, before.

@@ -54,8 +54,10 @@ func TestHeldClientLeaves(t *testing.T) {
 		inBubbles(t, func(t *testing.T, tr transport) {
 			b, a := waitingBed(t, tr, proxy.Config{Unreachable: proxy.Hold}, func(context.Context, int) error { return errDown })
 			cl := b.dial(b.addr)
-			if !tr.secure() {
-				cl.send(auth)
+			sent := ""
+			if !tr.secure() && way != "fin" {
+				sent = auth
+				cl.send(sent)
 			}
 			time.Sleep(time.Minute)
 			before, _ := a.now()
@@ -78,10 +80,55 @@ func TestHeldClientLeaves(t *testing.T) {
 			if at, _ := a.now(); len(at) != len(before) || time.Since(began) > 0 {
 				t.Errorf("%s: tried %d times more, ended %v later", way, len(at)-len(before), time.Since(began))
 			}
-			if w := checkRecord(t, ev)[wireKey{1, c2s}]; !tr.secure() && string(w.received) != auth {
+			if w := checkRecord(t, ev)[wireKey{1, c2s}]; string(w.received) != sent {
 				t.Errorf("%s: %q was received", way, w.received)
 			}
 		})
+	}
+}
+
+// TestHeldHalfClosed: a held client that has sent bytes and a FIN, in a pause or while the
+// server is dialled, is tried for like others until HalfClosedHold. What it sent is
+// delivered before the FIN, and it hears the answer.
+func TestHeldHalfClosed(t *testing.T) {
+	for _, slow := range []bool{false, true} {
+		for _, back := range []time.Duration{proxy.HalfClosedHold - 4*proxy.RetryMost, time.Hour} {
+			synctest.Test(t, func(t *testing.T) {
+				const fin = time.Hour
+				up := time.Now().Add(fin + back)
+				b, a := waitingBed(t, inMemory(0), proxy.Config{Unreachable: proxy.Hold}, func(ctx context.Context, _ int) error {
+					if !slow && time.Now().Before(up) {
+						return errDown
+					}
+					return after(time.Until(up))(ctx, 1)
+				})
+				cl := b.dial(b.addr)
+				cl.send(auth)
+				time.Sleep(fin)
+				cl.send(acquire)
+				cl.closeWrite()
+				before, _ := a.now()
+				if back > proxy.HalfClosedHold {
+					cl.wantAll("client", "", history.RST)
+					if took := time.Since(b.began); took != fin+proxy.HalfClosedHold {
+						t.Errorf("let go after %v", took)
+					}
+					if at, _ := a.now(); len(at)-len(before) < 3 {
+						t.Errorf("tried %d times more", len(at)-len(before))
+					}
+					wantEnds(t, b.stop(), "client fin seen", "client rst sent by dial")
+					return
+				}
+				c, err := b.up.Accept()
+				must(t, err)
+				sv := b.newPeer(c)
+				sv.wantAll("server", auth+acquire, history.FIN)
+				sv.send(greeting, acquired)
+				sv.closeWrite()
+				cl.wantAll("client", greeting+acquired, history.FIN)
+				wantEnds(t, b.stop(), "client fin seen", "server fin sent by forwarded", "server fin seen", "client fin sent by forwarded")
+			})
+		}
 	}
 }
 

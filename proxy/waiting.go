@@ -11,9 +11,10 @@ import (
 // runs as if a fault held everything at its first byte. Over TLS there is nothing yet
 // that a link could read: only the end is looked for.
 type waiting struct {
-	gone chan struct{} // closed when the client has ended
-	over chan struct{} // closed when the link may write; nil without one
-	stop func()        // ends the watch over TLS; nil without one
+	gone  chan struct{} // closed when the client is not waited for any more
+	over  chan struct{} // closed when the link may write; nil without one
+	stop  func()        // ends the watch over TLS; nil without one
+	until time.Time     // how long a held client that has sent bytes and a FIN is waited for
 }
 
 // early tells whether the link from the client runs already.
@@ -84,13 +85,23 @@ const helloLimit = 64 << 10
 // departed heeds an end of the client while the server is dialled. The mutex is
 // held.
 func (s *session) departed(first bool) {
-	if s.wait == nil {
+	w := s.wait
+	switch {
+	case w == nil:
 		return
-	}
-	if first {
-		close(s.wait.gone)
+	case first && s.halfHeld():
+		w.until = time.Now().Add(HalfClosedHold)
+	case first || !w.until.IsZero():
+		close(w.gone)
 	}
 	s.hurry()
+}
+
+// halfHeld tells whether a client that is to be held has sent a FIN behind bytes that
+// wait for the server. The mutex is held.
+func (s *session) halfHeld() bool {
+	l := s.links[frames.ClientToServer]
+	return s.p.cfg.Unreachable == Hold && s.seen[frames.ServerToClient] == history.FIN && l != nil && l.queue.held() > 0
 }
 
 // hurry ends the attempt for a client that has left, or soon. The mutex is held.
@@ -103,5 +114,7 @@ func (s *session) hurry() {
 		a.cancel(errLeft)
 	case l.queue.held() == 0:
 		a.timer.Reset(min(LeaveLimit, time.Until(a.until)))
+	case !s.wait.until.IsZero():
+		a.timer.Reset(min(time.Until(s.wait.until), time.Until(a.until)))
 	}
 }
