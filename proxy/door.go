@@ -40,8 +40,10 @@ type refusal struct {
 // their goroutines have ended. Several listeners may be served at once; sessions
 // are numbered over all of them in accept order. An accept that fails is tried
 // again. Where a rule refuses connections, or the server cannot be reached and the
-// configuration says so, l is closed for that time; an error in listening again on
-// its address is returned.
+// configuration says so, l is closed for that time. If it then fails to listen again on
+// its address, as when somebody has taken the port, it tries on after growing pauses
+// (ListenFirst to ListenMost) until ctx is done; an event accept_failed tells that once.
+// So nothing ends Serve with an error: it returns nil.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	d := &door{client: client}
@@ -59,9 +61,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error 
 		s, refusal := p.admit(d, c)
 		switch {
 		case refusal != nil && ctx.Err() == nil:
-			if err := p.refuse(ctx, d, refusal); err != nil {
-				return err
-			}
+			p.refuse(ctx, d, refusal)
 		case s != nil:
 			d.trouble.pause = 0
 			d.wg.Go(func() { s.run(ctx) })
@@ -245,7 +245,7 @@ func openRef(nth int) *history.FrameRef {
 }
 
 // refuse waits until a refusal is over, and listens again.
-func (p *Proxy) refuse(ctx context.Context, d *door, r *refusal) error {
+func (p *Proxy) refuse(ctx context.Context, d *door, r *refusal) {
 	if !r.down {
 		t := time.NewTimer(r.step.For)
 		defer t.Stop()
@@ -254,14 +254,12 @@ func (p *Proxy) refuse(ctx context.Context, d *door, r *refusal) error {
 		case <-p.gate(r.step.Name):
 		case <-r.rule.gone:
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
-	l, err := p.listenAgain(ctx, d, r.down)
-	if l != nil {
+	if l := p.listenAgain(ctx, d); l != nil {
 		p.enter(d, l)
 	}
-	return err
 }
 
 // tallyKey names what is counted: the frames of a direction and op, over all

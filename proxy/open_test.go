@@ -333,23 +333,6 @@ func TestRefuseEnds(t *testing.T) {
 	})
 }
 
-// TestRefuseForGood: if listening again fails, Serve says so, and its sessions
-// have ended.
-func TestRefuseForGood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := proxy.Config{Grammar: grammar, Rules: rules(t, onOpen(t, "refuse", faults.Trigger{Nth: 2}))}
-		taken := errors.New("somebody else is there")
-		cfg.Listen = func(string, string) (net.Listener, error) { return nil, taken }
-		b := newBed(t, inMemory(0), cfg)
-		cl, _ := b.connect()
-		if err := <-b.served; !errors.Is(err, taken) || !strings.Contains(err.Error(), "listen again on "+b.addr) {
-			t.Errorf("Serve: %v", err)
-		}
-		cl.wantAll("client", "", history.RST)
-		b.wantRefused(b.addr)
-	})
-}
-
 // TestEarlyConnection: a connection that was made before it could be refused is
 // reset, and is no session.
 func TestEarlyConnection(t *testing.T) {

@@ -11,13 +11,15 @@ import (
 	"tornwire/history"
 )
 
-// Limits of the time in which nobody listens because the server cannot be reached.
+// Limits of the time in which nobody listens.
 const (
 	// PartingLimit is how long a connection that was made to see whether the server is back
 	// is read until the server ends it too.
 	PartingLimit = time.Second
-	// ListenLimit is how long it is tried to listen again.
-	ListenLimit = 30 * time.Second
+	// ListenFirst and ListenMost are the pauses before it is tried to listen again where that
+	// has failed: each is twice the one before.
+	ListenFirst = 50 * time.Millisecond
+	ListenMost  = 5 * time.Second
 )
 
 // outage is a time in which nobody listens because the server cannot be reached.
@@ -120,21 +122,22 @@ func (p *Proxy) restored(o *outage) {
 	}
 }
 
-// listenAgain listens where a door was. It waits for the end of an outage, and has
-// nothing if ctx is done before. After one, or where only our own system was short
-// of something, it tries up to ListenLimit.
-func (p *Proxy) listenAgain(ctx context.Context, d *door, down bool) (net.Listener, error) {
-	addr, until := d.l.Addr(), time.Now().Add(ListenLimit)
-	for pause := RetryFirst; p.outlast(ctx, d); pause = min(2*pause, RetryMost) {
+// listenAgain listens where a door was. It waits for the end of an outage, tries until
+// that succeeds, and tells of the first failure. It has nothing if ctx is done before.
+func (p *Proxy) listenAgain(ctx context.Context, d *door) net.Listener {
+	addr, told := d.l.Addr(), false
+	for pause := ListenFirst; p.outlast(ctx, d); pause = min(2*pause, ListenMost) {
 		l, err := p.cfg.Listen(addr.Network(), addr.String())
-		switch {
-		case err == nil:
-			return l, nil
-		case !down && !exhausted(err), time.Now().After(until):
-			return nil, fmt.Errorf("listen again on %s: %w", addr, err)
-		case !rest(ctx, pause, nil):
-			return nil, nil
+		if err == nil {
+			return l
 		}
+		if !told {
+			told = true
+			p.observe(history.Event{
+				Kind: history.AcceptFailed, Client: d.client, Detail: fmt.Sprintf("listen again on %s: %v", addr, err),
+			})
+		}
+		rest(ctx, pause, nil)
 	}
-	return nil, nil
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -279,63 +278,6 @@ func TestOutageOfMany(t *testing.T) {
 		if ev := b.stop(); len(ofKind(ev, history.ServerLost)) != 1 || len(ofKind(ev, history.ServerBack)) != 1 {
 			t.Errorf("lost %d times, back %d times", len(ofKind(ev, history.ServerLost)), len(ofKind(ev, history.ServerBack)))
 		}
-	})
-}
-
-// TestListenAgain: after an outage it is tried to listen again until ListenLimit. Then
-// Serve says what is wrong.
-func TestListenAgain(t *testing.T) {
-	for _, good := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			tr := inMemory(0)
-			cfg := proxy.Config{Unreachable: proxy.Refuse}
-			var began time.Time
-			cfg.Listen = func(network, addr string) (net.Listener, error) {
-				if began.IsZero() {
-					began = time.Now()
-				}
-				if since := time.Since(began); !good || since < proxy.ListenLimit/2 {
-					return nil, syscall.EADDRINUSE
-				}
-				return tr.again(network, addr)
-			}
-			b, a := waitingBed(t, tr, cfg, func(context.Context, int) error { return errDown })
-			b.dial(b.addr).wantAll("client", "", history.RST)
-			a.set(after(0))
-			if !good {
-				err := <-b.served
-				if took := time.Since(began); took < proxy.ListenLimit || took > proxy.ListenLimit+proxy.RetryMost {
-					t.Errorf("given up after %v", took)
-				}
-				if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "listen again on "+b.addr) {
-					t.Errorf("Serve: %v", err)
-				}
-				return
-			}
-			time.Sleep(proxy.ListenLimit)
-			b.closeWaiting()
-			b.wantTalkBehind(b.addr, 1)
-			b.stop()
-		})
-	}
-}
-
-// TestListenAgainExhausted: a refusal's end, too, waits for descriptors.
-func TestListenAgainExhausted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr := inMemory(0)
-		cfg := proxy.Config{Rules: rules(t, onOpen(t, "refuse", faults.Trigger{Nth: 1}))}
-		tries := 0
-		cfg.Listen = func(network, addr string) (net.Listener, error) {
-			if tries++; tries < 5 {
-				return nil, &net.OpError{Op: "listen", Err: syscall.EMFILE}
-			}
-			return tr.again(network, addr)
-		}
-		b, _ := waitingBed(t, tr, cfg, after(0))
-		time.Sleep(time.Minute)
-		b.wantTalk(b.addr)
-		b.stop()
 	})
 }
 
