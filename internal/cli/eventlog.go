@@ -1,29 +1,17 @@
 package cli
 
 import (
-	"io"
-	"os"
 	"sync/atomic"
-	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/term"
 )
 
 // loggedEventLimit is how many events wait to be logged; more are counted, not
 // logged.
 const loggedEventLimit = 4096
 
-// newLogger writes JSON lines, or readable ones if w is a terminal. It may be
-// used by several goroutines whatever w is.
-func newLogger(w io.Writer, level zerolog.Level) zerolog.Logger {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		w = zerolog.ConsoleWriter{Out: f, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""}
-	}
-	return zerolog.New(zerolog.SyncWriter(w)).Level(level).With().Timestamp().Logger()
-}
-
-// eventLog logs events without ever holding up who puts them.
+// eventLog logs events without ever holding up who puts them, nor making lines of
+// them there.
 type eventLog[E any] struct {
 	log   zerolog.Logger
 	write func(zerolog.Logger, E)

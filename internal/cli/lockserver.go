@@ -60,7 +60,8 @@ func (f *lockserverFlags) run(ctx context.Context, stdout, stderr io.Writer) err
 	if f.verbose {
 		level = zerolog.DebugLevel
 	}
-	log := newLogger(stderr, level)
+	log, flush := newLogger(stderr, level)
+	defer flush()
 	var events *eventLog[server.Event]
 	if f.verbose {
 		events = newEventLog(log, logTable)

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -60,7 +62,10 @@ func (f *serveFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	level, _ := zerolog.ParseLevel(f.level)
-	log := newLogger(stderr, level)
+	// Who reads stdout or stderr may leave; the sessions go on.
+	signal.Ignore(syscall.SIGPIPE)
+	log, flush := newLogger(stderr, level)
+	defer flush()
 	events := newEventLog(log, logWire)
 	m := api.NewManager(api.Options{
 		Version: Version(), Seed: f.seed, Log: log,
@@ -89,12 +94,15 @@ func (f *serveFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		log.Warn().Str("address", a.String()).Msg("anyone who reaches this address may steer the proxies and reach what they reach")
 	}
 	log.Info().Str("api", l.Addr().String()).Uint64("seed", f.seed).Msg("serving")
-	err = api.Serve(ctx, l, m)
+	if err := api.Serve(ctx, l, m); err != nil {
+		log.Error().Err(err).Msg("the API has ended")
+		return exitError{verify.ExitInternal}
+	}
 	log.Info().Msg("stopped")
-	if code, stopped := signalCode(ctx); err == nil && stopped {
+	if code, stopped := signalCode(ctx); stopped {
 		return exitError{code}
 	}
-	return err
+	return nil
 }
 
 // check finds everything that is wrong with the flags.
