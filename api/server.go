@@ -13,7 +13,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -25,7 +24,7 @@ const (
 	IdleTimeout   = time.Minute      // between two requests of a connection
 	DrainTimeout  = 2 * time.Second  // for requests under way when the server ends
 	MaxHeader     = 16 << 10         // bytes of a header; net/http grants it up to 8 KiB more
-	MaxConns      = 256              // connections at once; more wait to be accepted
+	MaxConns      = 256              // connections at once; for one more, that which was idle the longest is closed
 )
 
 // Serve answers the API on l until ctx is done, then ends all proxies and their
@@ -34,9 +33,12 @@ func Serve(ctx context.Context, l net.Listener, m *Manager) error {
 	defer m.Close()
 	base, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
+	open := newConns(MaxConns)
 	s := &http.Server{
 		BaseContext:       func(net.Listener) context.Context { return base },
-		Handler:           NewHandler(m),
+		ConnContext:       open.context,
+		ConnState:         open.changed,
+		Handler:           open.handler(NewHandler(m)),
 		ReadHeaderTimeout: HeaderTimeout,
 		ReadTimeout:       ReadTimeout,
 		WriteTimeout:      WriteTimeout,
@@ -52,55 +54,10 @@ func Serve(ctx context.Context, l net.Listener, m *Manager) error {
 			_ = s.Close() // it has no more to tell
 		}
 	})
-	err := s.Serve(limit(l, MaxConns))
+	err := s.Serve(l)
 	if stop() {
 		return errors.Join(err, s.Close())
 	}
 	<-ended
 	return nil
-}
-
-// limited is a listener with a limit of connections that are open at once.
-type limited struct {
-	net.Listener
-	slots chan struct{}
-	once  sync.Once
-	done  chan struct{}
-}
-
-func limit(l net.Listener, n int) net.Listener {
-	return &limited{Listener: l, slots: make(chan struct{}, n), done: make(chan struct{})}
-}
-
-// Accept waits for a free slot, then for a connection.
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &limitedConn{Conn: c, free: func() { <-l.slots }}, nil
-}
-
-// Close ends Accept too.
-func (l *limited) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return l.Listener.Close()
-}
-
-// limitedConn gives its slot back once.
-type limitedConn struct {
-	net.Conn
-	once sync.Once
-	free func()
-}
-
-func (c *limitedConn) Close() error {
-	defer c.once.Do(c.free)
-	return c.Conn.Close()
 }

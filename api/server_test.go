@@ -172,57 +172,6 @@ func TestWriteTime(t *testing.T) {
 	})
 }
 
-// TestConnLimit: one more connection than there may be waits for one to end.
-func TestConnLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := memnet.New(memnet.Options{})
-		inner, err := n.Listen("tcp", "10.0.0.1:80")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := limit(inner, 2)
-		got := make(chan net.Conn, 4)
-		ended := make(chan error, 1)
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					ended <- err
-					return
-				}
-				got <- c
-			}
-		}()
-		for range 4 {
-			c, err := n.Dial(t.Context(), "tcp", "10.0.0.1:80")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-		}
-		have := func(want int) {
-			t.Helper()
-			synctest.Wait()
-			if len(got) != want {
-				t.Errorf("%d connections were accepted, not %d", len(got), want)
-			}
-		}
-		have(2)
-		c := <-got
-		_ = c.Close()
-		_ = c.Close() // once more gives no second slot
-		have(2)
-		_ = l.Close()
-		_ = l.Close()
-		if err := <-ended; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Accept: %v", err)
-		}
-		for len(got) > 0 {
-			_ = (<-got).Close()
-		}
-	})
-}
-
 // TestServeEnds: a request that is under way is waited for, but not for ever, and a
 // listener that fails is an error.
 func TestServeEnds(t *testing.T) {
