@@ -34,14 +34,15 @@ type Manager struct {
 
 	mu     sync.Mutex
 	list   map[string]*member
-	making map[string]bool // names of those that are being created
+	making map[string]bool   // names of those that are being created
+	unix   map[string]string // the proxy that listens at a path
 	closed bool
 	begun  sync.WaitGroup // creations under way
 }
 
 // NewManager returns a manager without a proxy.
 func NewManager(opt Options) *Manager {
-	return &Manager{opt: opt, list: map[string]*member{}, making: map[string]bool{}}
+	return &Manager{opt: opt, list: map[string]*member{}, making: map[string]bool{}, unix: map[string]string{}}
 }
 
 // Create makes a proxy, and starts it if it is enabled. If that fails, there is

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -130,7 +129,7 @@ func (d *member) create() error {
 	d.set.Toxics, d.list = nil, list
 	var r *run
 	if d.set.Enabled {
-		l, err := listen(d.set.Listen)
+		l, err := d.listen(d.set.Listen)
 		if err != nil {
 			return err
 		}
@@ -140,22 +139,8 @@ func (d *member) create() error {
 	return nil
 }
 
-// listen is how a proxy gets its address.
-func listen(address string) (net.Listener, error) {
-	network, address, err := proxy.ParseAddress(address)
-	if err == nil {
-		var l net.Listener
-		if l, err = proxy.Listen(network, address); err == nil {
-			return l, nil
-		}
-	}
-	e := newError(http.StatusInternalServerError, "%v", err)
-	e.Field, e.cause = "listen", err
-	return nil, e
-}
-
 // serve runs a listener until it is halted.
-func (d *member) serve(p *proxy.Proxy, l net.Listener) *run {
+func (d *member) serve(p *proxy.Proxy, l spot) *run {
 	ctx, cancel := context.WithCancel(context.Background())
 	addr := l.Addr().String()
 	if l.Addr().Network() == "unix" {
@@ -163,7 +148,7 @@ func (d *member) serve(p *proxy.Proxy, l net.Listener) *run {
 	}
 	r := &run{addr: addr, cancel: cancel, done: make(chan struct{})}
 	go func() {
-		err := p.Serve(ctx, l, d.name)
+		err := p.Serve(ctx, l.Listener, d.name)
 		if ctx.Err() == nil {
 			r.problem = "the listener has ended"
 			if err != nil {
@@ -171,6 +156,7 @@ func (d *member) serve(p *proxy.Proxy, l net.Listener) *run {
 			}
 		}
 		cancel()
+		l.leave()
 		close(r.done)
 		d.failed(r)
 	}()
@@ -256,7 +242,7 @@ func (d *member) move(was, next Settings, now *run, path *proxy.Proxy, newPath b
 		now.halt()
 		return nil, nil
 	case now == nil:
-		l, err := listen(next.Listen)
+		l, err := d.listen(next.Listen)
 		if err != nil {
 			return nil, err
 		}
@@ -264,7 +250,7 @@ func (d *member) move(was, next Settings, now *run, path *proxy.Proxy, newPath b
 	case sameListen && !newPath:
 		return now, nil
 	case !sameListen:
-		l, err := listen(next.Listen)
+		l, err := d.listen(next.Listen)
 		if err == nil {
 			now.halt()
 			return d.serve(path, l), nil
@@ -280,12 +266,12 @@ func (d *member) move(was, next Settings, now *run, path *proxy.Proxy, newPath b
 // that cannot be had, the old one comes again.
 func (d *member) replace(was, next Settings, now *run, path *proxy.Proxy) (*run, error) {
 	now.halt()
-	l, err := listen(next.Listen)
+	l, err := d.listen(next.Listen)
 	if err == nil {
 		return d.serve(path, l), nil
 	}
 	old := d.path()
-	if l, again := listen(was.Listen); again == nil {
+	if l, again := d.listen(was.Listen); again == nil {
 		d.put(was, old, d.serve(old, l))
 	} else {
 		d.put(was, old, nil)
@@ -294,12 +280,6 @@ func (d *member) replace(was, next Settings, now *run, path *proxy.Proxy) (*run,
 		d.mu.Unlock()
 	}
 	return nil, err
-}
-
-func samePort(a, b string) bool {
-	_, p, err := net.SplitHostPort(resolved(a))
-	_, q, err2 := net.SplitHostPort(resolved(b))
-	return err == nil && err2 == nil && p == q
 }
 
 // carry brings what was armed and opened onto a new data path.

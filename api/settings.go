@@ -256,17 +256,3 @@ func samePath(a, b Settings) bool {
 func same[T comparable](a, b *T) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
-
-// sameAddress tells whether two addresses are one to listen on.
-func sameAddress(a, b string) bool {
-	return a == b || resolved(a) == resolved(b)
-}
-
-func resolved(address string) string {
-	if network, rest, err := proxy.ParseAddress(address); err == nil && network == "tcp" {
-		if a, err := net.ResolveTCPAddr("tcp", rest); err == nil {
-			return a.String()
-		}
-	}
-	return address
-}
