@@ -82,22 +82,39 @@ func TestLimitsOfManager(t *testing.T) {
 	_, err = m.Arm(ctx, "1", r)
 	full("rule", err, "there are 1000 rules, and no more are possible")
 
-	for i := range MaxGates {
-		if err := m.Gate(ctx, "2", fmt.Sprint("g", i), i%2 == 0); err != nil {
-			t.Fatalf("gate %d: %v", i+1, err)
+	const more = "there are 4096 gates that are open or that rules name, and no more are possible"
+	for range 2 { // what is shut, or gone with a reset, leaves its place
+		for i := range proxy.MaxGates {
+			if err := m.Gate(ctx, "2", fmt.Sprint("g", i), true); err != nil {
+				t.Fatalf("gate %d: %v", i+1, err)
+			}
+		}
+		full("gate", m.Gate(ctx, "2", "x", true), more)
+		r.Signal = "x"
+		_, err = m.Arm(ctx, "2", r)
+		full("signal", err, more)
+		for _, err := range []error{
+			m.Gate(ctx, "2", "x", false), // it is shut already
+			m.Gate(ctx, "2", "g7", true),
+			m.Gate(ctx, "2", "g7", false),
+			m.Gate(ctx, "2", "x", true),
+			m.Gate(ctx, "2", "x", false),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := m.Arm(ctx, "2", r); err != nil {
+			t.Error(err)
+		}
+		full("gate", m.Gate(ctx, "2", "y", true), more)
+		if err := m.change(ctx, "2", func(d *member) error { return d.reset() }); err != nil {
+			t.Error(err)
 		}
 	}
-	const more = "4096 gates were used on this proxy, and no more are possible; use a name again"
-	full("gate", m.Gate(ctx, "2", "x", true), more)
-	full("gate", m.Gate(ctx, "2", "x", false), more)
-	r.Signal = "x"
-	_, err = m.Arm(ctx, "2", r)
-	full("signal", err, more)
-	r.Signal = "g7"
-	if _, err := m.Arm(ctx, "2", r); err != nil {
-		t.Error(err)
-	}
-	if err := m.Gate(ctx, "2", "g7", true); err != nil {
-		t.Error(err)
+	for i := range 2 * proxy.MaxGates {
+		if err := m.Gate(ctx, "2", fmt.Sprint("n", i), false); err != nil {
+			t.Fatalf("gate %d that is shut: %v", i+1, err)
+		}
 	}
 }

@@ -219,9 +219,6 @@ func (m *Manager) Rearm(ctx context.Context, name string, r faults.Rule) (proxy.
 func (m *Manager) setRule(ctx context.Context, name string, r faults.Rule, set func(*proxy.Proxy, faults.Rule) error) (proxy.RuleState, error) {
 	var state proxy.RuleState
 	err := m.change(ctx, name, func(d *member) error {
-		if err := d.useGates(r.Signal, r.Trigger.After, r.Until); err != nil {
-			return err
-		}
 		if err := set(d.path(), r); err != nil {
 			return ruleError(err)
 		}
@@ -268,7 +265,8 @@ func (m *Manager) Rule(name, id string) (proxy.RuleState, error) {
 	return state, nil
 }
 
-// Gate opens or shuts a gate of a proxy. At most MaxGates names are possible.
+// Gate opens or shuts a gate of a proxy. At most proxy.MaxGates can be
+// open, or named by rules, at once.
 func (m *Manager) Gate(ctx context.Context, name, gate string, open bool) error {
 	if reason := badName(gate); reason != "" {
 		return newError(statusBad, "the gate's name %s", reason)

@@ -3,7 +3,9 @@ package api
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,7 +34,7 @@ type member struct {
 	run     *run   // nil while it does not listen
 	problem string // why it does not, if it should
 	list    *toxics.List
-	gates   map[string]bool // names in use, and whether the API has opened them
+	gates   map[string]bool // those that the API has opened
 	gone    bool
 }
 
@@ -299,8 +301,11 @@ func (d *member) carry(from, to *proxy.Proxy, s Settings) error {
 			return newError(statusBad, "rule %s does not go with that: %s", r.ID, strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 	}
-	for _, g := range d.gateNames(true) {
-		to.OpenGate(g)
+	for _, g := range d.gateNames() {
+		if err := to.OpenGate(g); err != nil {
+			to.DisarmAll()
+			return gateError(err)
+		}
 	}
 	return nil
 }
@@ -315,13 +320,9 @@ func (d *member) reset() error {
 		}
 		d.setStages(list)
 	}
-	for _, g := range d.gateNames(false) {
-		p.ShutGate(g)
-	}
+	p.ShutGates()
 	d.mu.Lock()
-	for g := range d.gates {
-		d.gates[g] = false
-	}
+	clear(d.gates)
 	d.mu.Unlock()
 	if _, _, r := d.state(); r != nil {
 		return nil
@@ -335,51 +336,35 @@ func (d *member) reset() error {
 
 // gate opens or shuts a gate.
 func (d *member) gate(name string, open bool) error {
-	if err := d.useGates(name); err != nil {
-		return err
-	}
 	p := d.path()
 	if open {
-		p.OpenGate(name)
+		if err := p.OpenGate(name); err != nil {
+			return gateError(err)
+		}
 	} else {
 		p.ShutGate(name)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.gates[name] = open
+	if open {
+		d.gates[name] = true
+	} else {
+		delete(d.gates, name)
+	}
 	return nil
 }
 
-// gateNames lists the gates in use, or those that the API has opened.
-func (d *member) gateNames(opened bool) []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var out []string
-	for name, is := range d.gates {
-		if is || !opened {
-			out = append(out, name)
-		}
+// gateError tells why a gate was not opened, or the gates of a rule not made.
+func gateError(err error) error {
+	if errors.Is(err, proxy.ErrGates) {
+		return newError(statusFull, "%v", err)
 	}
-	return out
+	return newError(statusBad, "%v", err)
 }
 
-// useGates notes names of gates; "" is none. A proxy never forgets a gate.
-func (d *member) useGates(names ...string) error {
+// gateNames lists the gates that the API has opened.
+func (d *member) gateNames() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := len(d.gates)
-	for _, name := range names {
-		if _, known := d.gates[name]; !known && name != "" {
-			n++
-		}
-	}
-	if n > MaxGates {
-		return newError(statusFull, "%d gates were used on this proxy, and no more are possible; use a name again", MaxGates)
-	}
-	for _, name := range names {
-		if _, known := d.gates[name]; !known && name != "" {
-			d.gates[name] = false
-		}
-	}
-	return nil
+	return slices.Sorted(maps.Keys(d.gates))
 }

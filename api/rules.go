@@ -183,7 +183,7 @@ func ruleError(err error) error {
 		return errRuleExists
 	case errors.Is(err, proxy.ErrNoRule):
 		return errRuleNotFound
-	case errors.Is(err, proxy.ErrRules):
+	case errors.Is(err, proxy.ErrRules), errors.Is(err, proxy.ErrGates):
 		return newError(statusFull, "%v", err)
 	}
 	var bad problems

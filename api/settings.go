@@ -20,8 +20,6 @@ import (
 const (
 	// MaxProxies is the most proxies that there are at once.
 	MaxProxies = 1000
-	// MaxGates is the most names of gates that are used on a proxy while it is there.
-	MaxGates = 4096
 	// MaxName is the longest name of a proxy, rule, toxic or gate, in bytes.
 	MaxName = 128
 	// MaxAddress is the longest address or file name, in bytes.

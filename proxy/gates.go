@@ -70,6 +70,18 @@ func (p *Proxy) ShutGate(name string) {
 	p.rouse()
 }
 
+// ShutGates shuts all gates, and forgets those that no armed rule names.
+func (p *Proxy) ShutGates() {
+	p.mu.Lock()
+	for _, g := range p.gates {
+		g.set(false)
+	}
+	named := p.named()
+	maps.DeleteFunc(p.gates, func(n string, _ *gate) bool { return !named[n] })
+	p.mu.Unlock()
+	p.rouse()
+}
+
 // signal opens the gate of an armed rule. If the rule has gone meanwhile and nobody
 // else names the gate, there may be none any longer.
 func (p *Proxy) signal(name string) {
@@ -98,14 +110,9 @@ func (p *Proxy) gate(name string) <-chan struct{} {
 func (p *Proxy) reserve(names ...string) bool {
 	fresh := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return p.gates[n] != nil })
 	if len(p.gates)+len(fresh) > MaxGates {
-		used := map[string]bool{}
+		used := p.named()
 		for _, n := range names {
 			used[n] = true
-		}
-		for _, r := range p.book.Load().all {
-			for _, n := range r.Gates() {
-				used[n] = true
-			}
 		}
 		maps.DeleteFunc(p.gates, func(n string, g *gate) bool { return !used[n] && !g.isOpen() })
 	}
@@ -116,6 +123,17 @@ func (p *Proxy) reserve(names ...string) bool {
 		p.gateOf(n)
 	}
 	return true
+}
+
+// named are the gates that armed rules name. The mutex is held.
+func (p *Proxy) named() map[string]bool {
+	out := map[string]bool{}
+	for _, r := range p.book.Load().all {
+		for _, n := range r.Gates() {
+			out[n] = true
+		}
+	}
+	return out
 }
 
 // gateOf finds or makes a gate. The mutex is held.
