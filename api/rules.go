@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"tornwire/faults"
@@ -154,7 +155,10 @@ func readFault(o *object, r *faults.Rule) {
 		f.problem("type", "is %q, and there is no such fault%s; \"tornwire list faults\" shows what there is", id, words.DidYouMean(id, ids()))
 	}
 	r.Fault = t
-	f.count("at", &r.At)
+	var at Offset
+	if read(f, "at", `a whole number from 0 to 4294967295, or "n"`, &at) {
+		r.At = int(at)
+	}
 	readGate(f, "until", &r.Until)
 	if args := f.object("args"); args != nil {
 		r.Args = faults.Args{}
@@ -228,10 +232,33 @@ type WindowView struct {
 	To   string `json:"to,omitempty"`
 }
 
+// Offset is how many bytes of a frame pass before a fault acts: a number, or "n" for
+// all, which is faults.FrameEnd.
+type Offset int
+
+// MarshalJSON writes a number, or "n".
+func (o Offset) MarshalJSON() ([]byte, error) {
+	if o == faults.FrameEnd {
+		return []byte(`"n"`), nil
+	}
+	return strconv.AppendInt(nil, int64(o), 10), nil
+}
+
+// UnmarshalJSON reads a number of 32 bits, or "n".
+func (o *Offset) UnmarshalJSON(b []byte) error {
+	if string(b) == `"n"` {
+		*o = faults.FrameEnd
+		return nil
+	}
+	n, err := strconv.ParseUint(string(b), 10, 32)
+	*o = Offset(n)
+	return err
+}
+
 // FaultView is a fault of a rule.
 type FaultView struct {
 	Type  string            `json:"type"`
-	At    int               `json:"at"`
+	At    Offset            `json:"at"`
 	Until string            `json:"until,omitempty"`
 	Args  map[string]string `json:"args,omitempty"`
 }
@@ -254,7 +281,7 @@ func viewRule(s proxy.RuleState) RuleView {
 		}
 	}
 	if r.Fault != nil {
-		v.Fault = &FaultView{Type: r.Fault.ID, At: r.At, Until: r.Until}
+		v.Fault = &FaultView{Type: r.Fault.ID, At: Offset(r.At), Until: r.Until}
 		for name, d := range r.Args {
 			if v.Fault.Args == nil {
 				v.Fault.Args = map[string]string{}

@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"net/netip"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"tornwire/faults"
+	"tornwire/frames"
 )
 
 // problems lists the problems in an error as "field: reason".
@@ -52,6 +54,8 @@ func TestPrepareErrors(t *testing.T) {
 		return on(func(r *faults.Rule) { r.Trigger.Where = map[string]string{name: p} })
 	}
 	long := strings.Repeat("x", faults.MaxName)
+	acquire := frames.MustBuiltin("ticketing").MustShape(c2s, "A")
+	farthest := acquire.Size(acquire.Limit)
 	for _, c := range []struct {
 		rule faults.Rule
 		want []string
@@ -86,6 +90,10 @@ func TestPrepareErrors(t *testing.T) {
 		{on(func(r *faults.Rule) { r.Signal = long + "x" }), []string{"signal: signal has 257 bytes, not up to 256"}},
 		{on(func(r *faults.Rule) { r.Trigger.After = long + "x" }), []string{"after: after has 257 bytes, not up to 256"}},
 		{on(func(r *faults.Rule) { r.Until = long + "x" }), []string{"fault.until: fault.until has 257 bytes, not up to 256"}},
+		{on(func(r *faults.Rule) { r.TTL, r.Trigger.Begin = time.Second, time.Second }), []string{"window: the window begins after 1s, when the rule is no longer armed"}},
+		{on(func(r *faults.Rule) { r.Fault, r.At = byID(t, "stall"), farthest+1 }), []string{fmt.Sprintf("fault.at: c2s.A has at most %d bytes, and the fault is to act behind %d", farthest, farthest+1)}},
+		{on(func(r *faults.Rule) { r.Fault, r.At = byID(t, "stall"), farthest }), nil},
+		{on(func(r *faults.Rule) { r.Fault, r.At = byID(t, "stall"), faults.FrameEnd }), nil},
 		{on(func(r *faults.Rule) { r.At = 1 }), []string{"fault.at: fault hold acts at 0, not at 1"}},
 		{on(func(r *faults.Rule) { r.Args = faults.Args{"by": 1} }), []string{`fault.args.by: fault hold has no argument "by"`}},
 		{on(func(r *faults.Rule) { r.Args = faults.Args{"most": 0} }), []string{"fault.args.most: fault hold: most is 0s, not over 0s and up to 10m0s"}},

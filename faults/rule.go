@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"tornwire/frames"
@@ -122,7 +123,11 @@ func (r *Rule) check() error {
 		bad("skip", "fault refuse counts no connections that pass; use nth")
 	}
 	if !f.Range.possible(r.At) {
-		bad("fault.at", "fault %s acts at %s, not at %d", f.ID, f.Range, r.At)
+		at := strconv.Itoa(r.At)
+		if r.At == FrameEnd {
+			at = "n"
+		}
+		bad("fault.at", "fault %s acts at %s, not at %s", f.ID, f.Range, at)
 	}
 	switch n := len(r.Inject); {
 	case f.Injects == "" && n > 0:
