@@ -21,6 +21,8 @@ const (
 	// HalfClosedHold is how long a held client that has sent bytes and then a FIN is held on:
 	// it may want to hear the server, or have left. One that has sent nothing is let go.
 	HalfClosedHold = time.Minute
+	// LookAgain is how often it is looked in that time whether it was reset.
+	LookAgain = 250 * time.Millisecond
 )
 
 // holds waits before the server is tried again. It is false if it is not to be:

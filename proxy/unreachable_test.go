@@ -132,6 +132,50 @@ func TestHeldHalfClosed(t *testing.T) {
 	}
 }
 
+// TestHeldHalfClosedResets: such a client is let go when it resets, in a pause or while the
+// server is dialled.
+func TestHeldHalfClosedResets(t *testing.T) {
+	for _, slow := range []bool{false, true} {
+		onEach(t, func(t *testing.T, tr transport) {
+			if tr.secure() {
+				return // it is let go at its FIN
+			}
+			b, a := waitingBed(t, tr, proxy.Config{Unreachable: proxy.Hold}, func(ctx context.Context, n int) error {
+				if slow {
+					return never(ctx, n)
+				}
+				return errDown
+			})
+			cl := b.dial(b.addr)
+			cl.send(auth)
+			cl.closeWrite()
+			b.waitEndSeen(history.ClientSide, history.FIN)
+			if tr.virtual {
+				time.Sleep(10*time.Second + proxy.RetryFirst/2)
+			}
+			began := time.Now()
+			cl.reset()
+			b.waitEndSeen(history.ClientSide, history.RST)
+			if took := time.Since(began); tr.virtual && took > proxy.LookAgain {
+				t.Errorf("seen after %v", took)
+			}
+			if tr.virtual {
+				synctest.Wait()
+				before, ended := a.now()
+				time.Sleep(time.Minute)
+				if at, _ := a.now(); len(at) > len(before) || len(ended) < len(before) {
+					t.Errorf("tried %d times more", len(at)-len(before))
+				}
+			}
+			ev := b.stop()
+			wantEnds(t, ev, "client fin seen", "client rst seen")
+			if w := checkRecord(t, ev)[wireKey{1, c2s}]; string(w.received) != auth || len(w.delivered) > 0 {
+				t.Errorf("%q received, %q delivered", w.received, w.delivered)
+			}
+		})
+	}
+}
+
 // TestClose: a client gets a FIN and is read until it ends too.
 func TestClose(t *testing.T) {
 	for _, dialled := range []time.Duration{0, time.Second} { // watched meanwhile or not

@@ -53,7 +53,7 @@ func (s *session) dial(ctx context.Context) bool {
 	for pause := RetryFirst; ; pause = min(2*pause, RetryMost) {
 		err := s.try(ctx)
 		if err == nil || !s.holds(ctx, pause) {
-			s.wait.end()
+			s.waited()
 			if err != nil {
 				s.unreached(ctx, err)
 			}

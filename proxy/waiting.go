@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"context"
+	"net"
 	"time"
 
 	"tornwire/frames"
@@ -11,19 +13,37 @@ import (
 // runs as if a fault held everything at its first byte. Over TLS there is nothing yet
 // that a link could read: only the end is looked for.
 type waiting struct {
-	gone  chan struct{} // closed when the client is not waited for any more
-	over  chan struct{} // closed when the link may write; nil without one
-	stop  func()        // ends the watch over TLS; nil without one
-	until time.Time     // how long a held client that has sent bytes and a FIN is waited for
+	gone chan struct{} // closed when the client is not waited for any more
+	over chan struct{} // closed when the link may write; nil without one
+	stop func()        // ends the watch over TLS; nil without one
+
+	// Of a held client that has sent bytes and a FIN.
+	until  time.Time     // how long it is waited for
+	look   chan struct{} // closed to end the look for its RST; nil without one
+	looked chan struct{} // closed when that has ended
+	past   bool          // the wait is over
 }
 
 // early tells whether the link from the client runs already.
 func (w *waiting) early() bool { return w != nil && w.over != nil }
 
-// end leaves a client under TLS to its handshake.
-func (w *waiting) end() {
-	if w != nil && w.stop != nil {
+// waited ends what was done only while the client waited.
+func (s *session) waited() {
+	s.mu.Lock()
+	w := s.wait
+	if w != nil {
+		w.past = true
+	}
+	s.mu.Unlock()
+	if w == nil {
+		return
+	}
+	if w.stop != nil {
 		w.stop()
+	}
+	if w.look != nil {
+		close(w.look)
+		<-w.looked
 	}
 }
 
@@ -89,8 +109,12 @@ func (s *session) departed(first bool) {
 	switch {
 	case w == nil:
 		return
+	case w.past:
+		return
 	case first && s.halfHeld():
 		w.until = time.Now().Add(HalfClosedHold)
+		w.look, w.looked = make(chan struct{}), make(chan struct{})
+		go s.lookForReset(w)
 	case first || !w.until.IsZero():
 		close(w.gone)
 	}
@@ -102,6 +126,30 @@ func (s *session) departed(first bool) {
 func (s *session) halfHeld() bool {
 	l := s.links[frames.ClientToServer]
 	return s.p.cfg.Unreachable == Hold && s.seen[frames.ServerToClient] == history.FIN && l != nil && l.queue.held() > 0
+}
+
+// lookForReset asks again and again whether a client that has sent a FIN has been
+// reset since: no read tells that.
+func (s *session) lookForReset(w *waiting) {
+	defer close(w.looked)
+	for rest(context.Background(), LookAgain, w.look) {
+		if !deaf(s.conns[frames.ServerToClient]) {
+			continue
+		}
+		if s.saw(frames.ServerToClient, history.RST, "") == history.FIN {
+			s.links[frames.ClientToServer].passEnd(history.RST)
+		}
+		return
+	}
+}
+
+// deaf tells whether a peer that has sent a FIN takes no more bytes. Nothing is sent.
+func deaf(c net.Conn) bool {
+	if wasReset(c) {
+		return true
+	}
+	_, err := c.Write(nil)
+	return err != nil && isEnd(err)
 }
 
 // hurry ends the attempt for a client that has left, or soon. The mutex is held.
