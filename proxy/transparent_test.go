@@ -106,7 +106,7 @@ func TestHalfClose(t *testing.T) {
 // TestBulk: much data both ways at once, in and out of frames.
 func TestBulk(t *testing.T) {
 	onEach(t, func(t *testing.T, tr transport) {
-		for times, cfg := range map[int]proxy.Config{3_000: decoded(), 60_000: {}} { // decoded it is 3 events a frame
+		for times, cfg := range map[int]proxy.Config{1_000: decoded(), 30_000: {}} { // decoded it is 3 events a frame
 			b := newBed(t, tr, cfg)
 			cl, sv := b.connect()
 			down := greeting + strings.Repeat(acquired+released+"\n", times)
