@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"tornwire/faults"
@@ -60,6 +61,14 @@ func (p *problems) add(field, format string, args ...any) {
 	*p = append(*p, Problem{field, field + " " + fmt.Sprintf(format, args...)})
 }
 
+// missingText is how toxiproxy says that a field has to be there.
+const missingText = "missing required field: "
+
+// missing adds a field that has to be there.
+func (p *problems) missing(field string) {
+	*p = append(*p, Problem{field, missingText + field})
+}
+
 // has tells whether there is a problem with a field or with a part of it.
 func (p problems) has(field string) bool {
 	for _, o := range p {
@@ -102,16 +111,12 @@ func (p problems) err() error {
 	}
 	e := newError(http.StatusBadRequest, "%s", strings.Join(texts, "; "))
 	e.Field, e.ofBody = p[0].Field, true
+	if !slices.ContainsFunc(texts, func(s string) bool { return !strings.HasPrefix(s, missingText) }) {
+		e.Message, e.ofBody = texts[0], false // toxiproxy tells of one, and of nothing else
+	}
 	if len(p) > 1 {
 		e.Problems = p
 	}
-	return e
-}
-
-// missing is how toxiproxy says that a field has to be there.
-func missing(field string) error {
-	e := newError(http.StatusBadRequest, "missing required field: %s", field)
-	e.Field = field
 	return e
 }
 

@@ -215,7 +215,7 @@ func (c *call) settings(s *Settings, also func(*object)) error {
 	s.read(o)
 	also(o)
 	o.done()
-	if len(*bad) > 0 && s.Name != "" && s.Upstream != "" {
+	if len(*bad) > 0 {
 		s.check(bad)
 	}
 	return bad.err()

@@ -83,9 +83,9 @@ func TestLimitsOfManager(t *testing.T) {
 	full("rule", err, "there are 1000 rules, and no more are possible")
 
 	const more = "there are 4096 gates that are open or that rules name, and no more are possible"
-	for range 2 { // what is shut, or gone with a reset, leaves its place
+	for round := range 2 { // what is shut, or gone with a reset, leaves its place
 		for i := range proxy.MaxGates {
-			if err := m.Gate(ctx, "2", fmt.Sprint("g", i), true); err != nil {
+			if err := m.Gate(ctx, "2", fmt.Sprint("g", round, ".", i), true); err != nil {
 				t.Fatalf("gate %d: %v", i+1, err)
 			}
 		}
@@ -95,8 +95,8 @@ func TestLimitsOfManager(t *testing.T) {
 		full("signal", err, more)
 		for _, err := range []error{
 			m.Gate(ctx, "2", "x", false), // it is shut already
-			m.Gate(ctx, "2", "g7", true),
-			m.Gate(ctx, "2", "g7", false),
+			m.Gate(ctx, "2", fmt.Sprint("g", round, ".7"), true),
+			m.Gate(ctx, "2", fmt.Sprint("g", round, ".7"), false),
 			m.Gate(ctx, "2", "x", true),
 			m.Gate(ctx, "2", "x", false),
 		} {

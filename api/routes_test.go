@@ -54,6 +54,14 @@ func TestProxyErrors(t *testing.T) {
 		return `{"error":"` + text + `","status":400,"field":"` + field + `"}`
 	}
 	bad := func(field, text string) string { return one(field, "bad request body: "+text) }
+	several := func(texts ...string) string {
+		var list []string
+		for _, text := range texts {
+			field, _, _ := strings.Cut(strings.TrimPrefix(text, missingText), " ")
+			list = append(list, `{"field":"`+field+`","error":"`+text+`"}`)
+		}
+		return `{"error":"bad request body: ` + strings.Join(texts, "; ") + `","status":400,"field":"name","problems":[` + strings.Join(list, ",") + `]}`
+	}
 	long := strings.Repeat("n", MaxName+1)
 	b := newBed(t)
 	for body, want := range map[string]string{
@@ -62,8 +70,11 @@ func TestProxyErrors(t *testing.T) {
 		`{"name":"p"} x`:      `{"error":"bad request body: there is more behind the object","status":400}`,
 		`[]`:                  `{"error":"bad request body: [] is not an object","status":400}`,
 		"{\"name\":\"\xff\"}": `{"error":"bad request body: it is not UTF-8","status":400}`,
-		`{}`:                  one("name", "missing required field: name"),
-		`{"name":"p"}`:        one("upstream", "missing required field: upstream"),
+		`{}`: `{"error":"missing required field: name","status":400,"field":"name",` +
+			`"problems":[{"field":"name","error":"missing required field: name"},{"field":"upstream","error":"missing required field: upstream"}]}`,
+		`{"upstream":"x","grammar":"zz"}`: several("missing required field: name", `upstream is no address: address \"x\": missing port in address; it is host:port or unix:/path`,
+			`grammar is \"zz\", and there is no such grammar; there are ticketing, ticketing-v0`),
+		`{"name":"p"}`: one("upstream", "missing required field: upstream"),
 		`{"name":"p","upstream":"a:1","Enabled":true}`:                             bad("Enabled", "Enabled is no field that there is; did you mean enabled?"),
 		`{"name":"p","upstream":"a:1","name":"p"}`:                                 bad("name", "name is there twice"),
 		`{"name":"p","upstream":"a:1","enabled":1}`:                                bad("enabled", "enabled is 1, not true or false"),
@@ -85,8 +96,8 @@ func TestProxyErrors(t *testing.T) {
 		`{"name":"p","upstream":"a:1","toxics":[{"type":"noop","type":"noop"}]}`:   bad("toxics.0.type", "toxics.0.type is there twice"),
 		`{"name":"p","upstream":"a:1","toxics":[{"type":"noop","name":"a/b"}]}`:    bad("toxics.0.name", "toxics.0.name has '/' in it, which no name may have"),
 		`{"name":"p","upstream":"a:1","toxics":[{"type":"noop"},{"type":"noop"}]}`: bad("toxics", `toxics cannot be: toxic 2: name \"noop_downstream\": there is such a toxic already`),
-		`{"name":5,"listen":"x","grammer":""}`: `{"error":"bad request body: name is 5, not a string; grammer is no field that there is; did you mean grammar?","status":400,"field":"name",` +
-			`"problems":[{"field":"name","error":"name is 5, not a string"},{"field":"grammer","error":"grammer is no field that there is; did you mean grammar?"}]}`,
+		`{"name":5,"listen":"x","grammer":""}`: several("name is 5, not a string", "grammer is no field that there is; did you mean grammar?",
+			`listen is no address: address \"x\": missing port in address; it is host:port or unix:/path`, "missing required field: upstream"),
 	} {
 		status, text := b.ask("POST", "/proxies", body)
 		if status != 400 || text != want {

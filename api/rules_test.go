@@ -72,7 +72,7 @@ func TestRuleErrors(t *testing.T) {
 		`{"id":"r","op":"A"}`:                        "dir: dir is missing: c2s or s2c",
 		`{"id":"r","dir":"s2d","op":"T"}`:            `dir: dir is "s2d", not c2s or s2c`,
 		`{"id":"r","dir":1,"op":"A"}`:                "dir: dir is 1, not a string",
-		`{"id":"r","dir":"s2c"}`:                     "op: has no op",
+		`{"id":"r","dir":"s2c"}`:                     "op: op is missing",
 		`{"id":"r","dir":"c2s","op":"T"}`:            "op: the grammar has no T in c2s; it has auth, A, R, keepalive",
 		rule(`,"session":-1`):                        "session: session is -1, not a whole number from 0 to 4294967295",
 		rule(`,"nth":1.5`):                           "nth: nth is 1.5, not a whole number from 0 to 4294967295",

@@ -111,25 +111,37 @@ var unreachables = []proxy.Unreachable{proxy.Reset, proxy.Refuse, proxy.Close, p
 // Check tells why there can be no proxy with these settings, or returns nil. The
 // error is of type *Error and has all problems.
 func (s *Settings) Check() error {
-	for _, must := range []struct{ field, value string }{{"name", s.Name}, {"upstream", s.Upstream}} {
-		if must.value == "" {
-			return missing(must.field)
-		}
-	}
 	var bad problems
 	s.check(&bad)
 	return bad.err()
 }
 
-// check finds everything that is wrong with the settings.
+// check finds everything that is wrong with the settings, but for fields that were
+// found wrong already.
 func (s *Settings) check(bad *problems) {
-	if reason := badName(s.Name); reason != "" {
+	var found problems
+	s.find(&found)
+	for _, p := range found {
+		if !bad.has(p.Field) {
+			*bad = append(*bad, p)
+		}
+	}
+}
+
+func (s *Settings) find(bad *problems) {
+	if s.Name == "" {
+		bad.missing("name")
+	} else if reason := badName(s.Name); reason != "" {
 		bad.add("name", "%s", reason)
 	}
 	if s.Listen != "" {
 		checkAddress(bad, "listen", s.Listen)
 	}
-	checkAddress(bad, "upstream", s.Upstream)
+	if s.Upstream == "" {
+		bad.missing("upstream")
+	} else {
+		checkAddress(bad, "upstream", s.Upstream)
+	}
 	if s.Grammar != "" && !slices.Contains(frames.Names(), s.Grammar) {
 		bad.add("grammar", "%s", oneOf(s.Grammar, frames.Names(), "grammar"))
 	}

@@ -62,7 +62,7 @@ func TestPrepareErrors(t *testing.T) {
 	}{
 		{on(func(*faults.Rule) {}), nil},
 		{open(func(*faults.Rule) {}), nil},
-		{on(func(r *faults.Rule) { r.Trigger.Op = "" }), []string{"op: has no op"}},
+		{on(func(r *faults.Rule) { r.Trigger.Op = "" }), []string{"op: op is missing"}},
 		{on(func(r *faults.Rule) { r.Trigger.Dir = 2 }), []string{"dir: direction 2 is neither c2s nor s2c"}},
 		{on(func(r *faults.Rule) { r.Trigger.Op = "Z" }), []string{"op: the grammar has no Z in c2s; it has auth, A, R, keepalive"}},
 		{on(func(r *faults.Rule) { r.Trigger.Op = "M" }), []string{"op: the grammar has no M in c2s; it has auth, A, R, keepalive"}},
@@ -157,7 +157,7 @@ func TestPrepareErrors(t *testing.T) {
 		},
 		{
 			on(func(r *faults.Rule) { r.Trigger = faults.Trigger{Session: -1}; r.TTL = -1 }),
-			[]string{"op: has no op", "session: session is -1, not 0 or more", "ttl: ttl is -1ns, not 0s or more"},
+			[]string{"op: op is missing", "session: session is -1, not 0 or more", "ttl: ttl is -1ns, not 0s or more"},
 		},
 	} {
 		r, err := c.rule.Prepare(grammar)

@@ -106,7 +106,7 @@ func TestNewSetErrors(t *testing.T) {
 		{faults.Rule{Fault: byID(t, "truncate-fin"), Trigger: on, Args: after(-1)}, `rule "r": fault truncate-fin: after is -1ns`},
 		{faults.Rule{Fault: byID(t, "truncate-silence"), Trigger: on, Args: after(1)}, `rule "r": fault truncate-silence has no argument "after"`},
 		{faults.Rule{Trigger: on}, `rule "r" has no fault`},
-		{faults.Rule{Fault: byID(t, "hold")}, `rule "r": has no op`},
+		{faults.Rule{Fault: byID(t, "hold")}, `rule "r": op is missing`},
 		{faults.Rule{Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A", Nth: -1}}, `rule "r": nth is -1, not 0 or more`},
 		{faults.Rule{Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A", Session: -1}}, `rule "r": session is -1, not 0 or more`},
 		{faults.Rule{Fault: byID(t, "hold"), Trigger: faults.Trigger{Op: "A", SessionNth: -1}}, `rule "r": session_nth is -1, not 0 or more`},

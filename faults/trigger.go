@@ -91,7 +91,7 @@ func (t *Trigger) check(f *Type, g *frames.Grammar) error {
 	case t.Dir > frames.ServerToClient:
 		errs = append(errs, fieldf("dir", "direction %d is neither %s nor %s", t.Dir, frames.ClientToServer, frames.ServerToClient))
 	case t.Op == "":
-		errs = append(errs, fieldf("op", "has no op"))
+		errs = append(errs, fieldf("op", "op is missing"))
 	default:
 		errs = append(errs, t.checkOp(f, g))
 	}

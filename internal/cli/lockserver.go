@@ -95,7 +95,7 @@ func (f *lockserverFlags) server() (*server.Server, error) {
 	var problems []string
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if _, err := net.ResolveTCPAddr("tcp", f.listen); err != nil {
-		bad("--listen %q is not HOST:PORT: %v", f.listen, err)
+		bad("%s", wrongAddress("--listen", f.listen, err))
 	}
 	// The server takes 0 for its default; here it was written on purpose.
 	for _, z := range []struct {

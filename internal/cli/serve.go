@@ -112,7 +112,7 @@ func (f *serveFlags) check() ([]api.Settings, error) {
 	a, err := net.ResolveTCPAddr("tcp", f.api)
 	switch {
 	case err != nil:
-		bad("--api %q is not HOST:PORT: %v", f.api, err)
+		bad("%s", wrongAddress("--api", f.api, err))
 	case !a.IP.IsLoopback() && !f.allowRemote:
 		bad("--api %q is reached by other machines, and there is no password yet; choose a loopback address, or say --allow-remote", f.api)
 	}
@@ -133,6 +133,9 @@ func (f *serveFlags) check() ([]api.Settings, error) {
 		if err := s.Check(); err != nil {
 			bad("--proxy %q: %v", p, err)
 		}
+		if slices.ContainsFunc(out, func(o api.Settings) bool { return o.Name == s.Name }) && s.Name != "" {
+			bad("--proxy %q: there is a proxy of this name already", p)
+		}
 		out = append(out, s)
 	}
 	if len(problems) > 0 {
@@ -141,18 +144,31 @@ func (f *serveFlags) check() ([]api.Settings, error) {
 	return out, nil
 }
 
+// wrongAddress tells why the address of a flag cannot be listened on.
+func wrongAddress(flag, address string, err error) string {
+	var lookup *net.DNSError
+	if host, _, _ := net.SplitHostPort(address); errors.As(err, &lookup) && lookup.Name == host {
+		return fmt.Sprintf("%s %q: the host has no address: %v", flag, address, err)
+	}
+	return fmt.Sprintf("%s %q is not HOST:PORT: %v", flag, address, err)
+}
+
 // wireEvent is what happened on a proxy.
 type wireEvent struct {
 	proxy string
 	history.Event
 }
 
+func notReached(e *history.Event) bool {
+	return e.Kind == history.ServerDialed && e.Detail != ""
+}
+
 // wireLevel is how important an event is.
 func wireLevel(e *history.Event) zerolog.Level {
 	switch {
-	case e.Kind == history.ServerDialed && e.Detail != "":
+	case notReached(e), e.Kind == history.AcceptFailed, e.Kind == history.ServerLost:
 		return zerolog.WarnLevel
-	case e.Kind == history.Fired, e.Kind == history.WentOpaque:
+	case e.Kind == history.Fired, e.Kind == history.WentOpaque, e.Kind == history.ServerBack:
 		return zerolog.InfoLevel
 	}
 	return zerolog.DebugLevel
@@ -171,6 +187,10 @@ func logWire(log zerolog.Logger, e wireEvent) {
 		if s.value != "" {
 			w.Str(s.name, s.value)
 		}
+	}
+	if notReached(&e.Event) {
+		w.Msg("server not reached")
+		return
 	}
 	w.Msg(strings.ReplaceAll(string(e.Kind), "_", " "))
 }

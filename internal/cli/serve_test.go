@@ -97,6 +97,10 @@ func TestServeRefusesBadFlags(t *testing.T) {
 		"--proxy a,b,c,d,e": `--proxy "a,b,c,d,e" is not NAME,LISTEN,UPSTREAM[,GRAMMAR]`,
 		"--proxy p,127.0.0.1:0,a:1,tiketing --log-level x": "there is no log level \"x\"; levels are debug, info, warn, error\n" +
 			`--proxy "p,127.0.0.1:0,a:1,tiketing": grammar is "tiketing", and there is no such grammar; did you mean ticketing?; there are ticketing, ticketing-v0`,
+		"--proxy p,127.0.0.1:0,a:1 --proxy q,127.0.0.1:0,a:1 --proxy p,127.0.0.1:0,b:2": `--proxy "p,127.0.0.1:0,b:2": there is a proxy of this name already`,
+		"--proxy ,127.0.0.1:0,x": `--proxy ",127.0.0.1:0,x": missing required field: name; upstream is no address: address "x": missing port in address; it is host:port or unix:/path`,
+		"--api 127.0.0.1:99999":  `--api "127.0.0.1:99999" is not HOST:PORT: address 99999: invalid port`,
+		"--api 127.0.0.1:nope":   `--api "127.0.0.1:nope" is not HOST:PORT: lookup tcp/nope: unknown port`,
 		"--proxy p,127.0.0.1:0,": `--proxy "p,127.0.0.1:0,": missing required field: upstream`,
 		"extra":                  `serve takes no argument, but got "extra"; see serve --help`,
 	} {
@@ -130,7 +134,6 @@ func TestServeTellsWhatItCannotHave(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--api " + taken, "listen tcp " + taken + ": bind: address already in use; choose another address with --api"},
 		{"--api 127.0.0.1:0 --proxy p,127.0.0.1:0,a:1 --proxy q," + taken + ",a:1", "--proxy q: listen tcp " + taken + ": bind: address already in use"},
-		{"--api 127.0.0.1:0 --proxy p,127.0.0.1:0,a:1 --proxy p,127.0.0.1:0,a:1", "--proxy p: proxy already exists"},
 	} {
 		if out, err := fails(strings.Fields(test.args)); err == nil || err.Error() != test.want || out != "" {
 			t.Errorf("%s: %v, want %s; stdout %q", test.args, err, test.want, out)
@@ -165,14 +168,42 @@ func TestEventLogNeverBlocks(t *testing.T) {
 
 func TestWireLevel(t *testing.T) {
 	for want, events := range map[zerolog.Level][]history.Event{
-		zerolog.WarnLevel:  {{Kind: history.ServerDialed, Detail: "refused"}},
-		zerolog.InfoLevel:  {{Kind: history.Fired}, {Kind: history.WentOpaque, Detail: "not a frame"}},
+		zerolog.WarnLevel:  {{Kind: history.ServerDialed, Detail: "refused"}, {Kind: history.AcceptFailed}, {Kind: history.ServerLost}},
+		zerolog.InfoLevel:  {{Kind: history.Fired}, {Kind: history.WentOpaque, Detail: "not a frame"}, {Kind: history.ServerBack}},
 		zerolog.DebugLevel: {{Kind: history.ServerDialed}, {Kind: history.SessionOpened}},
 	} {
 		for _, e := range events {
 			if got := wireLevel(&e); got != want {
 				t.Errorf("%+v: %s, want %s", e, got, want)
 			}
+		}
+	}
+}
+
+// TestWireMessage: a dial that has failed is not told in the words of one that has
+// not.
+func TestWireMessage(t *testing.T) {
+	for detail, want := range map[string]string{
+		"":        `{"level":"debug","proxy":"p","session":3,"message":"server dialed"}`,
+		"refused": `{"level":"warn","proxy":"p","session":3,"detail":"refused","message":"server not reached"}`,
+	} {
+		var b bytes.Buffer
+		logWire(zerolog.New(&b), wireEvent{"p", history.Event{Kind: history.ServerDialed, Session: 3, Detail: detail}})
+		if got := strings.TrimSpace(b.String()); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// TestWrongAddress: a host that is not known is no wrong form of an address.
+func TestWrongAddress(t *testing.T) {
+	for want, err := range map[string]error{
+		`--api "x.example:1": the host has no address: lookup x.example: no such host`: &net.DNSError{Err: "no such host", Name: "x.example", IsNotFound: true},
+		`--api "x.example:1" is not HOST:PORT: lookup tcp/1: unknown port`:             &net.DNSError{Err: "unknown port", Name: "tcp/1", IsNotFound: true},
+		`--api "x.example:1" is not HOST:PORT: odd`:                                    errors.New("odd"),
+	} {
+		if got := wrongAddress("--api", "x.example:1", err); got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }
