@@ -222,6 +222,7 @@ func (m *Manager) setRule(ctx context.Context, name string, r faults.Rule, set f
 		if err := set(d.path(), r); err != nil {
 			return ruleError(err)
 		}
+		d.forget(r.ID)
 		var ok bool
 		if state, ok = d.path().Rule(r.ID); !ok {
 			state = proxy.RuleState{Rule: r} // its time is over already
@@ -249,7 +250,7 @@ func (m *Manager) Rules(name string) ([]proxy.RuleState, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.path().Rules(), nil
+	return d.rules(), nil
 }
 
 // Rule finds a rule of a proxy.
@@ -258,11 +259,12 @@ func (m *Manager) Rule(name, id string) (proxy.RuleState, error) {
 	if err != nil {
 		return proxy.RuleState{}, err
 	}
-	state, ok := d.path().Rule(id)
-	if !ok {
-		return proxy.RuleState{}, errRuleNotFound
+	for _, s := range d.rules() {
+		if s.Rule.ID == id {
+			return s, nil
+		}
 	}
-	return state, nil
+	return proxy.RuleState{}, errRuleNotFound
 }
 
 // Gate opens or shuts a gate of a proxy. At most proxy.MaxGates can be

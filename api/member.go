@@ -36,6 +36,7 @@ type member struct {
 	list    *toxics.List
 	gates   map[string]bool // those that the API has opened
 	gone    bool
+	kept    map[string]carried // rules that were armed on an earlier data path; immutable
 }
 
 // run is a listener that is served.
@@ -210,13 +211,13 @@ func (d *member) update(change func(*Settings) error) (View, error) {
 	if err := next.Check(); err != nil {
 		return View{}, err
 	}
-	newPath, list := path, d.stages()
+	newPath, list, kept := path, d.stages(), d.kept
 	if !samePath(was, next) {
 		var err error
 		if newPath, list, err = d.newPath(next, list.Specs()); err != nil {
 			return View{}, err
 		}
-		if err := d.carry(path, newPath, next); err != nil {
+		if kept, err = d.carry(path, newPath, next); err != nil {
 			return View{}, err
 		}
 	}
@@ -229,7 +230,7 @@ func (d *member) update(change func(*Settings) error) (View, error) {
 	}
 	d.put(next, newPath, r)
 	d.mu.Lock()
-	d.list = list
+	d.list, d.kept = list, kept
 	d.mu.Unlock()
 	v := d.view()
 	d.m.opt.Log.Info().Str("proxy", v.Name).Str("listen", v.Listen).Str("upstream", v.Upstream).Bool("enabled", v.Enabled).Msg("proxy changed")
@@ -285,7 +286,8 @@ func (d *member) replace(was, next Settings, now *run, path *proxy.Proxy) (*run,
 }
 
 // carry brings what was armed and opened onto a new data path.
-func (d *member) carry(from, to *proxy.Proxy, s Settings) error {
+func (d *member) carry(from, to *proxy.Proxy, s Settings) (map[string]carried, error) {
+	kept := map[string]carried{}
 	g, _ := frames.Builtin(s.Grammar)
 	for _, state := range from.Rules() {
 		r, ok := remaining(state)
@@ -298,16 +300,17 @@ func (d *member) carry(from, to *proxy.Proxy, s Settings) error {
 		}
 		if err != nil {
 			to.DisarmAll()
-			return newError(statusBad, "rule %s does not go with that: %s", r.ID, strings.ReplaceAll(err.Error(), "\n", "; "))
+			return nil, newError(statusBad, "rule %s does not go with that: %s", r.ID, strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
+		kept[r.ID] = d.before(state)
 	}
 	for _, g := range d.gateNames() {
 		if err := to.OpenGate(g); err != nil {
 			to.DisarmAll()
-			return gateError(err)
+			return nil, gateError(err)
 		}
 	}
-	return nil
+	return kept, nil
 }
 
 // reset makes the proxy run, and run without faults.

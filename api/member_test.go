@@ -244,6 +244,49 @@ func TestRulesGoOn(t *testing.T) {
 	c.gets(grant(4, 4, "d"))
 }
 
+// TestRulesGoOnAsAsked: a rule is shown as it was asked for, with all that it did, after
+// any number of changes of the data path; one in its place is new.
+func TestRulesGoOnAsAsked(t *testing.T) {
+	b := newBed(t)
+	up := lockServer(t, server.Config{})
+	b.must(201, "POST", "/proxies", `{"name":"p","upstream":"`+up+`","grammar":"ticketing"}`)
+	b.must(201, "POST", "/proxies/p/rules", `{"id":"r","dir":"s2c","op":"A","skip":1,"times":4,"ttl":"1h","window":{"from":"0s","to":"59m"}}`)
+	acquire := func(owner, token byte) {
+		t.Helper()
+		c := connect(t, b.listen("p"))
+		c.acquire(owner, string([]byte{'a' + owner}))
+		c.gets(grant(owner, token, string([]byte{'a' + owner})))
+		_ = c.Close()
+	}
+	var owner byte
+	for i, timeout := range []string{"1s", "2s", "3s"} {
+		for range 2 - min(i, 1) { // 2, 1 and 1
+			owner++
+			acquire(owner, owner)
+		}
+		b.must(200, "PATCH", "/proxies/p", `{"dial_timeout":"`+timeout+`"}`)
+		s, err := b.m.Rule("p", "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := viewRule(s)
+		n := int64(owner)
+		if v.Skip != 1 || v.Times != 4 || v.TTL != "1h0m0s" || v.Window.To != "59m0s" || v.Matched != n || v.Fired != n-1 || v.Bytes != 19*(n-1) || s.Left >= time.Hour {
+			t.Errorf("after change %d: %+v, window %+v", i+1, v, v.Window)
+		}
+	}
+	owner++
+	acquire(owner, owner)
+	b.must(200, "PATCH", "/proxies/p", `{"dial_timeout":"4s"}`)
+	b.must(404, "GET", "/proxies/p/rules/r", "") // it has taken its four
+	b.must(201, "POST", "/proxies/p/rules", `{"id":"r","dir":"s2c","op":"A","times":2}`)
+	b.must(200, "PATCH", "/proxies/p", `{"dial_timeout":"5s"}`)
+	b.must(200, "PUT", "/proxies/p/rules/r", `{"dir":"s2c","op":"A","times":3,"ttl":"2m"}`)
+	if got := b.must(200, "GET", "/proxies/p/rules/r", ""); !strings.Contains(got, `"times":3`) || !strings.Contains(got, `"ttl":"2m0s"`) {
+		t.Errorf("in its place: %s", got)
+	}
+}
+
 // TestNoWayBack: where neither the new nor the old listener can be had, that is
 // told, and so it is where a listener fails before it is known.
 func TestNoWayBack(t *testing.T) {

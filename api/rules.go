@@ -291,26 +291,3 @@ func viewRule(s proxy.RuleState) RuleView {
 	}
 	return v
 }
-
-// remaining is what is left of a rule: of its time, its window, and the frames that
-// it passes and takes. It is false if that is nothing.
-func remaining(s proxy.RuleState) (faults.Rule, bool) {
-	r := s.Rule
-	passed := r.TTL - s.Left
-	if r.TTL > 0 {
-		r.TTL = s.Left
-	}
-	r.Skip = max(r.Skip-int(s.Matched), 0)
-	if r.Times > 0 {
-		if r.Times -= int(s.Fired); r.Times <= 0 {
-			return r, false
-		}
-	}
-	r.Trigger.Begin = max(r.Trigger.Begin-passed, 0)
-	if r.Trigger.End > 0 {
-		if r.Trigger.End -= passed; r.Trigger.End <= 0 {
-			return r, false
-		}
-	}
-	return r, true
-}
