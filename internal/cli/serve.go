@@ -37,8 +37,10 @@ func serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Runs proxies that are steered over a REST API",
 		Long: "Runs proxies, and a REST API that creates them and arms faults on them, until it is interrupted.\n" +
-			"Clients of toxiproxy 2.12.0 can use it. The line \"listening on HOST:PORT\" on stdout tells that the\n" +
-			"API answers; logs go to stderr.",
+			"The line \"listening on HOST:PORT\" on stdout tells that the API answers; logs go to stderr.\n\n" +
+			"The routes are /version, /reset, /proxies, /proxies/NAME and /proxies/NAME/toxics as toxiproxy 2.12.0\n" +
+			"has them (its /populate and /metrics are not there), and /proxies/NAME/rules and /proxies/NAME/gates.\n\n" +
+			"Exit codes: 130 or 143 after a signal, 64 usage, 70 an address that cannot be had or another failure.",
 		Example: "  tornwire serve --proxy locks,127.0.0.1:7071,127.0.0.1:7070,ticketing\n" +
 			"  curl -X POST localhost:8474/proxies/locks/rules -d '{\"id\":\"cut\",\"dir\":\"s2c\",\"op\":\"A\",\"fault\":{\"type\":\"truncate-rst\",\"at\":13}}'",
 		Args: noArgs,
