@@ -322,6 +322,13 @@ func TestGateLimit(t *testing.T) {
 		must(t, b.px.OpenGate("wanted")) // the frame still waits for this one
 		synctest.Wait()
 		sv.wantGot("server", auth+acquire, "")
+		b.px.ShutGates() // what the two rules name stays: three gates
+		for i := range proxy.MaxGates - 3 {
+			must(t, b.px.OpenGate(fmt.Sprint("again ", i)))
+		}
+		if err := b.px.OpenGate("and one more"); !errors.Is(err, proxy.ErrGates) {
+			t.Errorf("one past the limit: %v", err)
+		}
 		b.stop()
 	})
 }
