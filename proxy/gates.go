@@ -70,14 +70,12 @@ func (p *Proxy) ShutGate(name string) {
 	p.rouse()
 }
 
-// ShutGates shuts all gates, and forgets those that no armed rule names.
+// ShutGates shuts all gates.
 func (p *Proxy) ShutGates() {
 	p.mu.Lock()
 	for _, g := range p.gates {
 		g.set(false)
 	}
-	named := p.named()
-	maps.DeleteFunc(p.gates, func(n string, _ *gate) bool { return !named[n] })
 	p.mu.Unlock()
 	p.rouse()
 }
