@@ -13,8 +13,7 @@ import (
 // accepted and nothing else can have been its cause.
 //
 // A word that denies the send, or another definite one, is wrong even if the frame
-// was not read, so for it the frame need only have begun to be written: a quick client
-// answers before our write has returned. Acquired is for the rules about entries. Indeterminate and error are right where it was not: they count only
+// was not read; acquired is for the rules about entries. Indeterminate and error are right where it was not: they count only
 // just after the frame, well before the call's deadline, and if the adapter can say
 // the right word (P15). Whether a client may go on after a B is disputed
 // (spec/ticketing.md §3.1), so unless the policy says that it is final, only a word
@@ -35,25 +34,21 @@ func finalWord(j *judge, op string) {
 		case history.OutcomeAcquired:
 			continue
 		}
-		vague := c.outcome == history.OutcomeIndeterminate || c.outcome == history.OutcomeError
-		seen, what := f.end(), "had been sent"
-		if accepted := f.cells[len(f.cells)-1].accepted; vague || accepted.before(c.result) {
-			seen, what = accepted, "had been accepted"
-		}
-		if bytes.IndexByte(f.data[:f.shape.Header], '\n') >= 0 || !seen.before(c.result) || !j.onlyCause(c, f) {
+		accepted := f.cells[len(f.cells)-1].accepted
+		if bytes.IndexByte(f.data[:f.shape.Header], '\n') >= 0 || !accepted.before(c.result) || !j.onlyCause(c, f) {
 			continue
 		}
-		atOnce := j.early(c, c.result) && since(seen, c.result) <= inFlight
+		atOnce := j.early(c, c.result) && since(accepted, c.result) <= inFlight
 		switch {
-		case vague:
+		case c.outcome == history.OutcomeIndeterminate || c.outcome == history.OutcomeError:
 			if !atOnce || !j.declared(want) || j.left(c, f) {
 				continue
 			}
 		case op == opBusy && j.policy.Busy != BusyFinal && !atOnce:
 			continue
 		}
-		j.find(Contract, Certain, fmt.Sprintf("%s although %s, its %s, %s %s before, and nothing else had happened",
-			told(c), f.ref, f.shape.Name, what, ms(since(seen, c.result))),
+		j.find(Contract, Certain, fmt.Sprintf("%s although %s, its %s, had been accepted %s before, and nothing else had happened",
+			told(c), f.ref, f.shape.Name, ms(since(accepted, c.result))),
 			j.evidence(scene{call: c, frame: f, offset: len(f.data), at: c.result.ord}))
 	}
 }
