@@ -104,6 +104,7 @@ func (r *relay) create(w http.ResponseWriter, req *http.Request) {
 type leg struct {
 	*net.TCPConn
 	ended atomic.Bool // by us, with a FIN
+	gone  atomic.Bool // by us, with a reset
 }
 
 func (l *leg) finish() {
@@ -112,6 +113,7 @@ func (l *leg) finish() {
 }
 
 func (l *leg) reset() {
+	l.gone.Store(true)
 	_ = l.SetLinger(0)
 	_ = l.Close()
 }
@@ -121,14 +123,14 @@ func (l *leg) reset() {
 func (l *leg) wasReset() bool {
 	raw, err := l.SyscallConn()
 	if err != nil || l.ended.Load() {
-		return false
+		return l.gone.Load()
 	}
 	dead := false
 	_ = raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 		dead = err == nil && info.State == unix.BPF_TCP_CLOSE
 	})
-	return dead
+	return dead || l.gone.Load() // a write was told of the reset, and closed it before it could be asked
 }
 
 func (r *relay) session(client net.Conn, upstream string) {
