@@ -96,6 +96,8 @@ type caseRun struct {
 	calls   []*call
 	top     map[string]uint64 // the resource: highest token seen, by key
 	watch   bool              // a call ended other than acquired
+
+	met atomic.Bool // a call was started that a later refusal was meant for
 }
 
 // caseClient is a client of the library under test.
@@ -312,6 +314,7 @@ func (r *caseRun) refuseFor(lasts time.Duration) {
 		return false
 	}))
 	if due {
+		r.met.Store(true)
 		r.pause(lasts)
 		r.px.OpenGate(faults.GateOpen)
 	}

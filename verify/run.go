@@ -271,7 +271,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 	events := run.finish()
 	t.took = time.Since(run.began)
 	t.read(events)
-	t.Fired = t.firedFor(r.controlOf(c.Workload))
+	t.Fired = t.firedFor(r.controlOf(c.Workload)) && (refusesLater(c) == 0 || run.met.Load())
 	switch {
 	case ctx.Err() != nil:
 		t.err = errNotRun
