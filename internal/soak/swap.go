@@ -73,8 +73,8 @@ func (r *run) swapping() error {
 func (s *swapper) judgeSwaps() {
 	s.judge("changes of rules", s.problems, s.done, s.done)
 	var pace, acted error
-	if least := int(s.pace * s.swap.Seconds() * float64(s.swaps)); s.done < least {
-		pace = fmt.Errorf("%d changes, under %d", s.done, least)
+	if least := int(s.pace * s.took.Seconds() * float64(s.swaps)); s.done < least {
+		pace = fmt.Errorf("%d changes in %s, under %d", s.done, s.took.Round(time.Millisecond), least)
 	}
 	if s.fired == 0 {
 		acted = errors.New("not once")
@@ -91,6 +91,7 @@ type swapper struct {
 	*run
 	armed    map[string]bool // by path; true for those that delay
 	done     int
+	took     time.Duration   // as long as there was traffic
 	fired    int             // times that a rule has acted
 	spread   []time.Duration // of the calls that changed something
 	problems problemCount
@@ -105,6 +106,7 @@ func (s *swapper) until(stop <-chan struct{}) {
 		due := began.Add(time.Duration(n) * time.Second / time.Duration(s.swaps))
 		select {
 		case <-stop:
+			s.took = time.Since(began)
 			for at := range s.armed {
 				s.disarm(at)
 			}
