@@ -15,20 +15,7 @@ type bandwidth struct {
 
 // Pipe implements toxics.Toxic.
 func (t *bandwidth) Pipe(stub *toxics.ToxicStub) {
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case c := <-stub.Input:
-			if c == nil {
-				stub.Close()
-				return
-			}
-			if !t.pass(c, stub) {
-				return
-			}
-		}
-	}
+	each(stub, func(c *stream.StreamChunk) bool { return t.pass(c, stub) })
 }
 
 // pass lets a chunk go in portions. It is false when it was interrupted, as in

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/Shopify/toxiproxy/v2/stream"
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
@@ -23,38 +24,9 @@ func (t *latency) delay() time.Duration {
 
 // Pipe implements toxics.Toxic.
 func (t *latency) Pipe(stub *toxics.ToxicStub) {
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case c := <-stub.Input:
-			if c == nil {
-				stub.Close()
-				return
-			}
-			interrupted, _ := wait(c.Timestamp.Add(t.delay()), stub)
-			stub.Output <- c
-			if interrupted {
-				return
-			}
-		}
-	}
-}
-
-// wait waits until due, and tells whether it was interrupted, and whether that
-// was early. In the moment that is due it is not, so that it does not matter
-// which of the two is seen first.
-func wait(due time.Time, stub *toxics.ToxicStub) (interrupted, early bool) {
-	d := time.Until(due)
-	if d <= 0 {
-		return false, false
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return false, false
-	case <-stub.Interrupt:
-		return true, time.Now().Before(due)
-	}
+	each(stub, func(c *stream.StreamChunk) bool {
+		interrupted, _ := wait(c.Timestamp.Add(t.delay()), stub)
+		stub.Output <- c
+		return !interrupted
+	})
 }

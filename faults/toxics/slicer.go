@@ -18,20 +18,7 @@ type slicer struct {
 
 // Pipe implements toxics.Toxic.
 func (t *slicer) Pipe(stub *toxics.ToxicStub) {
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case c := <-stub.Input:
-			if c == nil {
-				stub.Close()
-				return
-			}
-			if !t.slice(c.Data, stub) {
-				return
-			}
-		}
-	}
+	each(stub, func(c *stream.StreamChunk) bool { return t.slice(c.Data, stub) })
 }
 
 // slice lets a chunk go in slices. It is false when it was interrupted; the rest
