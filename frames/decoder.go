@@ -88,9 +88,28 @@ func (d *Decoder) Peek(p []byte) (*Shape, int) {
 	return s, s.Header + i + 1
 }
 
-// Skip passes over a message of n bytes that Peek has found.
-func (d *Decoder) Skip(n int) {
-	d.seq++
+// Run returns the length and the number of the whole messages of this shape that p
+// starts with.
+func (s *Shape) Run(p []byte) (n, messages int) {
+	for n+s.Header < len(p) && p[n] == p[0] {
+		tail := p[n+s.Header:]
+		if len(tail) > s.Limit {
+			tail = tail[:s.Limit+1]
+		}
+		i := bytes.IndexByte(tail, '\n')
+		if i < 0 {
+			break
+		}
+		n += s.Header + i + 1
+		messages++
+	}
+	return n, messages
+}
+
+// Skip passes over messages of n bytes together, of which Peek has found the first
+// and Shape.Run those of its shape that follow.
+func (d *Decoder) Skip(n, messages int) {
+	d.seq += uint64(messages)
 	d.total += uint64(n)
 }
 
@@ -103,7 +122,7 @@ func (d *Decoder) Next(p []byte) (pc Piece, rest []byte) {
 		pc.Kind, pc.First, pc.Last = s.Kind, true, true
 		pc.Shape, pc.Seq = s, d.seq
 		pc.Data, pc.Whole = p[:n], p[:n]
-		d.Skip(n)
+		d.Skip(n, 1)
 		return pc, p[n:]
 	}
 	return d.resume(p)

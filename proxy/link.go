@@ -24,12 +24,12 @@ type link struct {
 	decoder frames.Decoder
 
 	// Guarded by the session's mutex.
-	silent  bool // nothing more is delivered; both ends are still read
-	writing bool // a write is under way
-	past    bool // nothing more is sent
-	gone    bool // the receiver can take no more bytes
-	waits   bool // it reads while a frame is unsure; only its reader changes that
-	roused  bool // the read is to be broken off for the frame's sake
+	silent bool // nothing more is delivered; both ends are still read
+	past   bool // nothing more is sent
+	waits  bool // it reads while a frame is unsure; only its reader changes that
+	roused bool // the read is to be broken off for the frame's sake
+
+	writes atomic.Uint32 // writing, noWrites and awaited
 
 	quiet chan struct{} // closed when the link is silent
 
@@ -60,6 +60,12 @@ type link struct {
 	queue    queue
 	flow     atomic.Pointer[flow] // nil without byte stages; changed under the session's mutex
 }
+
+const (
+	writing  uint32 = 1 << iota // a write is under way
+	noWrites                    // none begins any more: the link is silent, or the receiver can take no more bytes
+	awaited                     // somebody waits for the end of the one under way
+)
 
 // mark names the bytes of one frame in a write.
 type mark struct {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tornwire/faults"
@@ -61,7 +62,7 @@ type queue struct {
 	mu    sync.Mutex
 	items []item
 	bytes int
-	on    bool
+	on    atomic.Bool   // changed under mu; only the link's reader starts it
 	idle  chan struct{} // closed while the queue does not run
 	room  chan struct{} // closed when bytes went down, if somebody waits
 }
@@ -81,7 +82,8 @@ var closed = func() chan struct{} {
 func (q *queue) start(it item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.on, q.idle = true, make(chan struct{})
+	q.idle = make(chan struct{})
+	q.on.Store(true)
 	q.add(it)
 }
 
@@ -89,9 +91,9 @@ func (q *queue) start(it item) {
 // QueueLimit it waits for room; an item that still waits when quiet is closed is
 // dropped.
 func (q *queue) put(it item, quiet <-chan struct{}) bool {
-	for {
+	for q.on.Load() {
 		q.mu.Lock()
-		if !q.on {
+		if !q.on.Load() {
 			q.mu.Unlock()
 			return false
 		}
@@ -111,6 +113,7 @@ func (q *queue) put(it item, quiet <-chan struct{}) bool {
 			return true
 		}
 	}
+	return false
 }
 
 // add appends an item. Bytes join those of the last item if they fit into one
@@ -134,7 +137,8 @@ func (q *queue) take() (item, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.items) == 0 {
-		q.items, q.on = nil, false
+		q.items = nil
+		q.on.Store(false)
 		close(q.idle)
 		return item{}, false
 	}

@@ -12,24 +12,47 @@ import (
 // silences the link waits for endWrite, so that no byte is delivered, nor a
 // delivery recorded, once a link is silent.
 func (s *session) beginWrite(l *link) bool {
+	if l.writes.CompareAndSwap(0, writing) {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for l.writing {
-		s.written.Wait()
+	for {
+		s.awaitWrite(l)
+		if l.writes.Load()&noWrites != 0 {
+			return false
+		}
+		if l.writes.CompareAndSwap(0, writing) {
+			return true
+		}
 	}
-	if l.silent || l.gone {
-		return false
-	}
-	l.writing = true
-	return true
 }
 
 func (s *session) endWrite(l *link, gone bool) {
+	if !gone && l.writes.CompareAndSwap(writing, 0) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.writing = false
-	l.gone = l.gone || gone
+	if gone {
+		l.writes.Or(noWrites)
+	}
+	l.writes.And(^(writing | awaited))
 	s.written.Broadcast()
+}
+
+// awaitWrite returns when no write is under way. The mutex is held, which a writer
+// that is awaited needs.
+func (s *session) awaitWrite(l *link) {
+	for {
+		w := l.writes.Load()
+		if w&writing == 0 {
+			return
+		}
+		if l.writes.CompareAndSwap(w, w|awaited) {
+			s.written.Wait()
+		}
+	}
 }
 
 // hush makes a link silent; the mutex is held. A write that is under way is
@@ -43,12 +66,10 @@ func (s *session) hush(l *link) {
 	if f := l.flow.Load(); f != nil {
 		f.pipe.Abandon()
 	}
-	if l.writing {
+	if l.writes.Or(noWrites)&writing != 0 {
 		_ = l.dst.SetWriteDeadline(time.Unix(1, 0)) // it fails only on a closed connection
 	}
-	for l.writing {
-		s.written.Wait()
-	}
+	s.awaitWrite(l)
 }
 
 // silence makes both links silent.

@@ -13,7 +13,7 @@ import (
 type tally struct {
 	shape       *frames.Shape
 	own         int
-	fresh       int // counted in own, and not yet in the others
+	fresh       int // passed over in this read, and not yet counted
 	all, client *atomic.Int64
 
 	book  *rulebook
@@ -50,9 +50,10 @@ func (l *link) tally(s *frames.Shape) *tally {
 	return t
 }
 
-// settle adds what is fresh to the common counters.
+// settle adds what is fresh to the counters.
 func (t *tally) settle() {
 	if t.fresh > 0 {
+		t.own += t.fresh
 		t.all.Add(int64(t.fresh))
 		t.client.Add(int64(t.fresh))
 		t.fresh = 0
@@ -84,12 +85,15 @@ func (l *link) glance(p []byte) (n int) {
 			break
 		}
 		t := l.tally(s)
-		if t.wanted(p[n : n+size]) {
+		if len(t.rules) > 0 && t.wanted(p[n:n+size]) {
 			break
 		}
-		l.dec.Skip(size)
-		t.own++
-		t.fresh++
+		count := 1
+		if len(t.rules) == 0 {
+			size, count = s.Run(p[n:])
+		}
+		l.dec.Skip(size, count)
+		t.fresh += count
 		n += size
 	}
 	for i := range l.tallies {
