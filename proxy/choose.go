@@ -39,12 +39,12 @@ func (l *link) try(f faults.Frame, rules []*armed, s *frames.Shape, seq uint64, 
 		case faults.Unknown:
 			return rules[i:]
 		}
-		draw, ok := r.take(l.s.p.cfg.Seed, f.Session, f.Dir, seq)
+		draw, ok := r.take(l.p.cfg.Seed, f.Session, f.Dir, seq)
 		switch {
 		case !ok:
 		case r.watches():
 			l.counting = append(l.counting, r)
-			l.s.p.seen(r)
+			l.p.seen(r)
 		default:
 			l.rule, l.draw, l.steps = r, draw, r.Steps()
 			l.exact = r.Fault.Class == faults.Byzantine
@@ -115,9 +115,9 @@ func (l *link) setWaits(waits bool) {
 	defer l.s.mu.Unlock()
 	l.waits = waits
 	if waits {
-		l.s.p.unsure.Add(1)
+		l.p.unsure.Add(1)
 	} else {
-		l.s.p.unsure.Add(-1)
+		l.p.unsure.Add(-1)
 	}
 }
 

@@ -271,16 +271,22 @@ type tallyKey struct {
 	client string
 }
 
+// counter has a cache line of its own: every CPU adds to it.
+type counter struct {
+	atomic.Int64
+	_ [56]byte
+}
+
 // tally finds a counter. The mutex is held.
-func (p *Proxy) tally(k tallyKey) *atomic.Int64 {
+func (p *Proxy) tally(k tallyKey) *counter {
 	if p.tallies[k] == nil {
-		p.tallies[k] = new(atomic.Int64)
+		p.tallies[k] = new(counter)
 	}
 	return p.tallies[k]
 }
 
 // tallies finds the two counters of a frame.
-func (p *Proxy) talliesOf(dir frames.Direction, op, client string) (all, own *atomic.Int64) {
+func (p *Proxy) talliesOf(dir frames.Direction, op, client string) (all, own *counter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tally(tallyKey{dir: dir, op: op}), p.tally(tallyKey{dir: dir, op: op, of: true, client: client})

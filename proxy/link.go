@@ -14,27 +14,39 @@ import (
 // as long as nothing is withheld, writes. Once a step waits, what follows goes
 // to a queue that a second goroutine empties, and that then ends.
 type link struct {
-	s   *session
-	dir frames.Direction
-	src net.Conn
-	dst net.Conn
-	rec *history.Recorder
-	dec *frames.Decoder // nil without a grammar
+	// What every read touches comes first, close together: with many sessions a read
+	// costs what its cold cache lines cost.
+	p        *Proxy
+	src      net.Conn
+	dst      net.Conn
+	rec      *history.Recorder
+	dec      *frames.Decoder // nil without a grammar
+	book     *rulebook
+	unsure   *unsure // the frame under way, while rules have to see more of it
+	pair     *pair   // that waits for it, or for the next
+	out      []byte  // decided to pass, not yet written; a part of the read buffer, or else
+	own      bool    // a buffer of its own
+	waits    bool    // it reads while a frame is unsure; only its reader changes that, under the session's mutex
+	dir      frames.Direction
+	writes   atomic.Uint32        // writing, noWrites and awaited
+	flow     atomic.Pointer[flow] // nil without byte stages; changed under the session's mutex
+	accepted atomic.Int64         // bytes that our kernel took
+	marks    []mark               // what out is made of, when a recorder wants to know
+	tallies  []tally
+	queue    queue
+	room     [4]tally // for most links' tallies
+	decoder  frames.Decoder
 
-	decoder frames.Decoder
+	s *session
 
 	// Guarded by the session's mutex.
 	silent bool // nothing more is delivered; both ends are still read
 	past   bool // nothing more is sent
-	waits  bool // it reads while a frame is unsure; only its reader changes that
 	roused bool // the read is to be broken off for the frame's sake
-
-	writes atomic.Uint32 // writing, noWrites and awaited
 
 	quiet chan struct{} // closed when the link is silent
 
 	frame history.FrameRef // the one under way
-	book  *rulebook
 	rule  *armed
 	draw  float64
 	steps []faults.Step // still to do on it
@@ -42,23 +54,12 @@ type link struct {
 	exact bool        // its bytes are recorded when they are written too
 	way   way         // where the rest of it goes
 	drip  faults.Step // how it drips
-	pair  *pair       // that waits for it, or for the next
 
-	unsure   *unsure  // the frame under way, while rules have to see more of it
 	counting []*armed // rules that only watch and have taken it
-	tallies  []tally
-	room     [4]tally // for most links' tallies
 	made     uint64   // frames that faults have made
 	raw      int      // bytes so far, without a grammar
 
-	out   []byte // decided to pass, not yet written; a part of the read buffer, or else
-	own   bool   // a buffer of its own
-	marks []mark // what out is made of, when a recorder wants to know
-
-	accepted atomic.Int64 // bytes that our kernel took
-	ending   atomic.Bool  // and a FIN behind them
-	queue    queue
-	flow     atomic.Pointer[flow] // nil without byte stages; changed under the session's mutex
+	ending atomic.Bool // a FIN was sent behind what was accepted
 }
 
 const (
@@ -75,7 +76,7 @@ type mark struct {
 }
 
 func (l *link) init(s *session, dir frames.Direction) {
-	l.s, l.dir, l.rec = s, dir, s.p.cfg.Recorder
+	l.s, l.p, l.dir, l.rec = s, s.p, dir, s.p.cfg.Recorder
 	l.src, l.dst = s.conns[dir.Opposite()], s.conns[dir]
 	l.quiet = make(chan struct{})
 	l.frame.Dir = dir
@@ -91,7 +92,7 @@ func (l *link) other() *link { return l.s.links[l.dir.Opposite()] }
 
 // run reads until the sender ends or we end it, then passes the end on.
 func (l *link) run() {
-	buf := newReadBuffer(l.s.p.cfg.ReadSize)
+	buf := newReadBuffer(l.p.cfg.ReadSize)
 	defer buf.free()
 	for {
 		n, err := l.src.Read(buf.b)
@@ -145,7 +146,7 @@ func (l *link) forwardEnd(how string) {
 
 // feed takes what was read. Rules that are armed meanwhile see the next read.
 func (l *link) feed(p []byte) {
-	l.book = l.s.p.book.Load()
+	l.book = l.p.book.Load()
 	if l.dec == nil {
 		l.recordReceived(l.raw, p, false)
 		l.emit(p, l.raw)

@@ -109,7 +109,7 @@ type Proxy struct {
 	mu       sync.Mutex
 	sessions int    // accepted so far
 	arms     uint64 // rules armed so far
-	tallies  map[tallyKey]*atomic.Int64
+	tallies  map[tallyKey]*counter
 	doors    []*door // at which somebody listens
 	gates    map[string]*gate
 	live     map[int]*session
@@ -131,7 +131,7 @@ func New(cfg Config) *Proxy {
 	if cfg.Listen == nil {
 		cfg.Listen = Listen
 	}
-	p := &Proxy{cfg: cfg, tallies: map[tallyKey]*atomic.Int64{}, live: map[int]*session{}, gates: map[string]*gate{}, near: near}
+	p := &Proxy{cfg: cfg, tallies: map[tallyKey]*counter{}, live: map[int]*session{}, gates: map[string]*gate{}, near: near}
 	var rules []*armed
 	for _, r := range cfg.Rules.Rules() {
 		rules = append(rules, newArmed(r))

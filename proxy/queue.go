@@ -59,10 +59,10 @@ type firing struct {
 // queue holds the items behind a step that waits. It runs only while there is
 // something to wait for: then one goroutine empties it, and puts succeed.
 type queue struct {
+	on    atomic.Bool // changed under mu; only the link's reader starts it
 	mu    sync.Mutex
 	items []item
 	bytes int
-	on    atomic.Bool   // changed under mu; only the link's reader starts it
 	idle  chan struct{} // closed while the queue does not run
 	room  chan struct{} // closed when bytes went down, if somebody waits
 }
@@ -213,7 +213,7 @@ func (l *link) doFired(it item) {
 	case faults.Wait:
 		l.pause(it, nil)
 	case faults.Gate:
-		l.pause(it, l.s.p.gate(it.step.Name))
+		l.pause(it, l.p.gate(it.step.Name))
 	case faults.Drip:
 		l.trickle(it)
 	case faults.Join:

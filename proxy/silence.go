@@ -215,7 +215,7 @@ func (l *link) recordFired(f firing) {
 	if !f.first {
 		return
 	}
-	l.s.p.acted(f.rule, history.Event{Session: l.s.id, Dir: l.dir, Frame: &f.frame, Off: f.off, Draw: f.draw})
+	l.p.acted(f.rule, history.Event{Session: l.s.id, Dir: l.dir, Frame: &f.frame, Off: f.off, Draw: f.draw})
 }
 
 // acted tells that a rule's fault acts.

@@ -27,7 +27,7 @@ func (p *Proxy) SetStages(st faults.Stages) {
 
 // staged returns the stages if any is meant for a link.
 func (l *link) staged() faults.Stages {
-	if st := l.s.p.stages.Load(); st != nil && (*st).Len(l.dir) > 0 {
+	if st := l.p.stages.Load(); st != nil && (*st).Len(l.dir) > 0 {
 		return *st
 	}
 	return nil

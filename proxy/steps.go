@@ -82,7 +82,7 @@ func (l *link) begin(pc frames.Piece) {
 	l.frame = history.FrameRef{Dir: l.dir, Seq: pc.Seq}
 	if pc.Shape == nil { // the rest of the link is one opaque run
 		l.parted()
-		l.s.p.observe(history.Event{Kind: history.WentOpaque, Session: l.s.id, Dir: l.dir, Detail: l.dec.Err().Error()})
+		l.p.observe(history.Event{Kind: history.WentOpaque, Session: l.s.id, Dir: l.dir, Detail: l.dec.Err().Error()})
 		return
 	}
 	f := l.number(pc.Shape)

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"sync/atomic"
-
 	"tornwire/faults"
 	"tornwire/frames"
 )
@@ -14,7 +12,7 @@ type tally struct {
 	shape       *frames.Shape
 	own         int
 	fresh       int // passed over in this read, and not yet counted
-	all, client *atomic.Int64
+	all, client *counter
 
 	book  *rulebook
 	rules []*armed // of the book that can take such a frame of this link
@@ -40,7 +38,7 @@ func (l *link) tally(s *frames.Shape) *tally {
 		}
 	}
 	if t == nil {
-		all, client := l.s.p.talliesOf(l.dir, s.Op, l.s.client)
+		all, client := l.p.talliesOf(l.dir, s.Op, l.s.client)
 		l.tallies = append(l.tallies, tally{shape: s, all: all, client: client})
 		t = &l.tallies[len(l.tallies)-1]
 	}
