@@ -31,7 +31,7 @@ func TestTimesAtOnce(t *testing.T) {
 func TestGoneBeforeWaiting(t *testing.T) {
 	p := New(Config{})
 	r := newArmed(&faults.Rule{})
-	l := &link{s: &session{p: p}, unsure: &unsure{shape: &frames.Shape{}, rules: []*armed{r}, held: []byte("A")}}
+	l := &link{p: p, s: &session{p: p}, unsure: &unsure{shape: &frames.Shape{}, rules: []*armed{r}, held: []byte("A")}}
 	r.end()
 	if l.await(); l.unsure != nil || l.waits || p.unsure.Load() != 0 || string(l.out) != "A" {
 		t.Errorf("unsure %v, waits %v, %d links wait, to be written %q", l.unsure, l.waits, p.unsure.Load(), l.out)
