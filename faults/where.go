@@ -16,11 +16,23 @@ const MaxPattern = 1024
 // cond is one condition on a frame.
 type cond struct {
 	name   string
-	shape  *frames.Shape // that field belongs to, if it was known beforehand
-	field  frames.Field
-	lo, hi uint64 // of a number
-	number bool   // the pattern can be one
+	part                 // of shape
+	shape  *frames.Shape // if it was known beforehand
+	lo, hi uint64        // of a number
+	number bool          // the pattern can be one
 	text   string
+	exact  bool // the text has neither * nor ?
+}
+
+// part is what a name stands for in frames of a shape.
+type part struct {
+	field         frames.Field
+	isField, tail bool
+}
+
+func partOf(s *frames.Shape, name string) part {
+	f, ok := s.Field(name)
+	return part{field: f, isField: ok, tail: !ok && s.Tail.Name == name}
 }
 
 // Answer is what is known of a rule's conditions when a part of a frame is there.
@@ -48,12 +60,13 @@ func (r *Rule) Where(s *frames.Shape, have []byte, whole bool) Answer {
 }
 
 func (c *cond) ask(s *frames.Shape, have []byte, whole bool) Answer {
-	f, isField := c.field, s == c.shape
-	if !isField {
-		f, isField = s.Field(c.name)
+	p := &c.part
+	if s != c.shape {
+		of := partOf(s, c.name)
+		p = &of
 	}
-	if isField {
-		switch v, ok := f.Uint(have); {
+	if p.isField {
+		switch v, ok := p.field.Uint(have); {
 		case !ok && !whole:
 			return Unknown
 		case ok && c.number && v >= c.lo && v <= c.hi:
@@ -62,11 +75,11 @@ func (c *cond) ask(s *frames.Shape, have []byte, whole bool) Answer {
 		return No
 	}
 	switch {
-	case s.Tail.Name != c.name:
+	case !p.tail:
 		return No
 	case !whole:
 		return Unknown
-	case match(c.text, s.TailOf(have)):
+	case c.exact && string(s.TailOf(have)) == c.text, !c.exact && match(c.text, s.TailOf(have)):
 		return Yes
 	}
 	return No
@@ -82,12 +95,10 @@ func compile(where map[string]string, s *frames.Shape) ([]cond, error) {
 			errs = append(errs, fieldf("where."+name, "the pattern has %d bytes, not up to %d", len(p), MaxPattern))
 			continue
 		}
-		c := cond{name: name, text: p}
+		c := cond{name: name, text: p, exact: !strings.ContainsAny(p, "*?")}
 		c.lo, c.hi, c.number = numbers(p)
 		if s != nil {
-			if f, ok := s.Field(name); ok {
-				c.shape, c.field = s, f
-			}
+			c.shape, c.part = s, partOf(s, name)
 		}
 		out = append(out, c)
 	}
