@@ -66,23 +66,76 @@ func TestArmedTriggers(t *testing.T) {
 		if c.matched == 0 {
 			c.matched = len(c.want)
 		}
+		for _, tr := range []transport{inMemory(0), unrecorded(inMemory(0))} {
+			synctest.Test(t, func(t *testing.T) {
+				got, r := threeSessions(t, tr, c.rule, 0)
+				if !slices.Equal(got, c.want) {
+					t.Errorf("%+v: acted on %v, wanted %v", c.rule.Trigger, got, c.want)
+				}
+				// A rule that is disarmed has no counters any longer.
+				size := len(frame(c2s, "A", "1-0", 0, 30, 7))
+				if c.rule.TTL == 0 && (int(r.Matched) != c.matched || int(r.Fired) != len(c.want) || int(r.Bytes) != size*len(c.want) || r.Left != 0) {
+					t.Errorf("%+v: matched %d, fired %d, %d bytes, left %s", c.rule.Trigger, r.Matched, r.Fired, r.Bytes, r.Left)
+				}
+			})
+		}
+	}
+}
+
+// TestCountedBefore: frames that passed before a rule was armed count, those of
+// sessions that have ended too.
+func TestCountedBefore(t *testing.T) {
+	for _, c := range []struct {
+		trigger faults.Trigger
+		want    []int
+	}{
+		{faults.Trigger{Nth: 11}, []int{11}},
+		{faults.Trigger{Nth: 6}, nil},
+		{faults.Trigger{SessionNth: 4}, []int{10, 11, 12}},
+		{faults.Trigger{Client: "c1", ClientNth: 6}, []int{8}},
+		{faults.Trigger{Client: "c2", ClientNth: 4}, []int{12}},
+	} {
+		c.trigger.Dir, c.trigger.Op = c2s, "A"
+		for _, tr := range []transport{inMemory(0), unrecorded(inMemory(0))} {
+			synctest.Test(t, func(t *testing.T) {
+				got, _ := threeSessions(t, tr, faults.Rule{ID: "the rule", Fault: fault(t, "hold"), Trigger: c.trigger}, 2)
+				if !slices.Equal(got, c.want) {
+					t.Errorf("%+v: acted on %v, wanted %v", c.trigger, got, c.want)
+				}
+			})
+		}
+	}
+}
+
+// TestEndedSessionCounts: so do those of a session that has ended.
+func TestEndedSessionCounts(t *testing.T) {
+	for _, tr := range []transport{inMemory(0), unrecorded(inMemory(0))} {
 		synctest.Test(t, func(t *testing.T) {
-			got, r := threeSessions(t, c.rule)
-			if !slices.Equal(got, c.want) {
-				t.Errorf("%+v: acted on %v, wanted %v", c.rule.Trigger, got, c.want)
-			}
-			// A rule that is disarmed has no counters any longer.
-			size := len(frame(c2s, "A", "1-0", 0, 30, 7))
-			if c.rule.TTL == 0 && (int(r.Matched) != c.matched || int(r.Fired) != len(c.want) || int(r.Bytes) != size*len(c.want) || r.Left != 0) {
-				t.Errorf("%+v: matched %d, fired %d, %d bytes, left %s", c.rule.Trigger, r.Matched, r.Fired, r.Bytes, r.Left)
-			}
+			b := newBed(t, tr, proxy.Config{Grammar: grammar})
+			cl, sv := b.connect()
+			cl.send(auth, acquire, acquire[:3])
+			synctest.Wait()
+			cl.send(acquire[3:])
+			cl.closeWrite()
+			sv.wantAll("server", auth+acquire+acquire, history.FIN)
+			sv.closeWrite()
+			cl.wantAll("client", "", history.FIN)
+			synctest.Wait()
+			must(t, b.px.Arm(faults.Rule{ID: "third", Fault: fault(t, "drop"), Trigger: faults.Trigger{Dir: c2s, Op: "A", Nth: 3}}))
+			cl, sv = b.connect()
+			cl.send(auth, acquire, acquire)
+			synctest.Wait()
+			sv.wantGot("server", auth+acquire, "")
+			wantCounts(t, b.px, "third", 1, len(acquire))
+			b.stop()
 		})
 	}
 }
 
-// threeSessions arms a rule and has each session send a request each second.
-func threeSessions(t *testing.T, rule faults.Rule) (acted []int, r proxy.RuleState) {
-	b := newBed(t, inMemory(0), proxy.Config{Grammar: grammar})
+// threeSessions has each session send a request each second, and arms a rule before
+// a round.
+func threeSessions(t *testing.T, tr transport, rule faults.Rule, round int) (acted []int, r proxy.RuleState) {
+	b := newBed(t, tr, proxy.Config{Grammar: grammar})
 	must(t, b.px.OpenGate(faults.GateHold))
 	other := b.listen()
 	endOther := b.serve(other, "c2")
@@ -93,10 +146,12 @@ func threeSessions(t *testing.T, rule faults.Rule) (acted []int, r proxy.RuleSta
 		clients = append(clients, cl)
 	}
 	synctest.Wait()
-	must(t, b.px.Arm(rule))
 	time.AfterFunc(1500*ms, func() { must(t, b.px.OpenGate("g")) })
 	time.AfterFunc(2500*ms, func() { b.px.ShutGate("g") })
 	for i := range 4 {
+		if i == round {
+			must(t, b.px.Arm(rule))
+		}
 		for s, cl := range clients {
 			cl.send(frame(c2s, "A", fmt.Sprintf("%d-%d", s+1, i), uint64(i), 30, 7))
 			synctest.Wait()

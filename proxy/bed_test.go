@@ -77,7 +77,11 @@ func newBed(t *testing.T, tr transport, cfg proxy.Config) *bed {
 			return c, err
 		}
 	}
-	cfg.Recorder = b.rec
+	if tr.unrecorded {
+		cfg.Observe = b.rec.Add
+	} else {
+		cfg.Recorder = b.rec
+	}
 	if cfg.Upstream == "" {
 		cfg.Upstream = upstream
 	}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"tornwire/faults"
@@ -260,34 +259,4 @@ func (p *Proxy) refuse(ctx context.Context, d *door, r *refusal) {
 	if l := p.listenAgain(ctx, d); l != nil {
 		p.enter(d, l)
 	}
-}
-
-// tallyKey names what is counted: the frames of a direction and op, over all
-// sessions or over those of a client.
-type tallyKey struct {
-	dir    frames.Direction
-	op     string
-	of     bool
-	client string
-}
-
-// counter has a cache line of its own: every CPU adds to it.
-type counter struct {
-	atomic.Int64
-	_ [56]byte
-}
-
-// tally finds a counter. The mutex is held.
-func (p *Proxy) tally(k tallyKey) *counter {
-	if p.tallies[k] == nil {
-		p.tallies[k] = new(counter)
-	}
-	return p.tallies[k]
-}
-
-// tallies finds the two counters of a frame.
-func (p *Proxy) talliesOf(dir frames.Direction, op, client string) (all, own *counter) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.tally(tallyKey{dir: dir, op: op}), p.tally(tallyKey{dir: dir, op: op, of: true, client: client})
 }

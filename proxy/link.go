@@ -32,9 +32,10 @@ type link struct {
 	flow     atomic.Pointer[flow] // nil without byte stages; changed under the session's mutex
 	accepted atomic.Int64         // bytes that our kernel took
 	marks    []mark               // what out is made of, when a recorder wants to know
-	tallies  []tally
+	shapes   int                  // how much of room is in use
 	queue    queue
-	room     [4]tally // for most links' tallies
+	room     [4]tally // those of the first shapes
+	more     []*tally // those of further ones
 	decoder  frames.Decoder
 
 	s *session
@@ -80,7 +81,6 @@ func (l *link) init(s *session, dir frames.Direction) {
 	l.src, l.dst = s.conns[dir.Opposite()], s.conns[dir]
 	l.quiet = make(chan struct{})
 	l.frame.Dir = dir
-	l.tallies = l.room[:0]
 	if g := s.p.cfg.Grammar; g != nil {
 		l.dec = &l.decoder
 		l.dec.Reset(g, dir)

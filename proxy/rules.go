@@ -162,6 +162,7 @@ func (p *Proxy) enlist(r *faults.Rule, edit func(all []*armed, i int, n *armed) 
 	}
 	p.arm(n)
 	p.book.Store(newRulebook(all))
+	p.collect(n.Trigger.Dir, n.Trigger.Op)
 	if i >= 0 {
 		old[i].end()
 	}

@@ -67,6 +67,7 @@ func (s *session) run(ctx context.Context) {
 		s.makeLinks()
 	}
 	s.p.setLive(s, true)
+	defer s.unlist()
 	defer s.p.setLive(s, false)
 	if s.p.stages.Load() != nil {
 		s.stage()

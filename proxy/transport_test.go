@@ -39,8 +39,15 @@ type transport struct {
 	client, server func(net.Conn) net.Conn
 	configure      func(*proxy.Config)
 
-	virtual bool // in memory
-	unix    bool // it has no resets, and no addresses
+	virtual    bool // in memory
+	unix       bool // it has no resets, and no addresses
+	unrecorded bool // the proxy has no recorder, and is observed
+}
+
+// unrecorded is a transport for a proxy that takes the short way.
+func unrecorded(tr transport) transport {
+	tr.unrecorded = true
+	return tr
 }
 
 var tcp = transport{
