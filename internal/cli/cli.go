@@ -67,12 +67,16 @@ func signalCode(ctx context.Context) (int, bool) {
 // signal a process and its group, so that one stop arrives twice.
 const hasteAfter = time.Second
 
-// signalContext is cancelled by the first SIGINT or SIGTERM; a second one, over
-// hasteAfter later, ends the program at once.
+// signalContext is cancelled by the first SIGINT, SIGTERM or SIGHUP; a second one,
+// over hasteAfter later, ends the program at once. A SIGHUP that is ignored when the
+// program starts, as under nohup, stays so.
 func signalContext() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ch := make(chan os.Signal, 1)
 	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(ch, syscall.SIGHUP)
+	}
 	done := make(chan struct{})
 	go func() {
 		select {

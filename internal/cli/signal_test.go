@@ -34,7 +34,7 @@ type signallingClient struct {
 	name string
 }
 
-var signals = map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM}
+var signals = map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP}
 
 func (c signallingClient) Acquire(ctx context.Context, key string, wait, lease time.Duration) adapter.Result {
 	if key == "order-42" {
