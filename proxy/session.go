@@ -60,6 +60,7 @@ func newSession(p *Proxy, f faults.Frame, c net.Conn) *session {
 // run dials the server and carries bytes until both links are done or ctx is,
 // unless a fault turns the client away.
 func (s *session) run(ctx context.Context) {
+	defer s.unlist()
 	if !s.begin(ctx) || !s.hello(ctx) || !s.dial(ctx) || !s.welcome(ctx) {
 		return
 	}
@@ -67,7 +68,6 @@ func (s *session) run(ctx context.Context) {
 		s.makeLinks()
 	}
 	s.p.setLive(s, true)
-	defer s.unlist()
 	defer s.p.setLive(s, false)
 	if s.p.stages.Load() != nil {
 		s.stage()

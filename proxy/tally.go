@@ -156,6 +156,9 @@ func (t *tally) unlist() {
 
 // unlist ends the tallies of a session that is over.
 func (s *session) unlist() {
+	if !s.linked() {
+		return
+	}
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	for _, l := range s.links {
