@@ -128,14 +128,18 @@ func (p *Proxy) rouse() {
 		return
 	}
 	for _, s := range p.sessionsNow() {
-		s.mu.Lock()
-		for _, l := range s.links {
-			if l.waits {
-				l.roused = true
-				_ = l.src.SetReadDeadline(time.Unix(1, 0)) // it fails only on a closed connection
-			}
+		s.rouse()
+	}
+}
+
+func (s *session) rouse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.links {
+		if l.waits {
+			l.roused = true
+			_ = l.src.SetReadDeadline(time.Unix(1, 0)) // it fails only on a closed connection
 		}
-		s.mu.Unlock()
 	}
 }
 

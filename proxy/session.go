@@ -75,6 +75,7 @@ func (s *session) run(ctx context.Context) {
 	stop := onDone(ctx, s.tearDown)
 	s.wg.Go(s.links[frames.ServerToClient].run)
 	if s.wait.early() {
+		s.rouse() // what changed before the session was live did not
 		close(s.wait.over)
 	} else {
 		s.links[frames.ClientToServer].run() // on this goroutine: stacks are most of what an idle session costs

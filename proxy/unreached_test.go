@@ -64,3 +64,25 @@ func TestUnreachedIsForgotten(t *testing.T) {
 		})
 	}
 }
+
+// TestUnsureBeforeItsServer: a frame that a rule held back before the server was
+// reached passes when the rule has gone.
+func TestUnsureBeforeItsServer(t *testing.T) {
+	for _, gone := range []time.Duration{time.Second, 3 * time.Second, 4 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b, _ := waitingBed(t, inMemory(0), proxy.Config{}, after(3*time.Second))
+			must(t, b.px.Arm(faults.Rule{
+				ID: "of another key", Fault: fault(t, "drop"), TTL: gone,
+				Trigger: faults.Trigger{Dir: c2s, Op: "A", Where: map[string]string{"key": "x"}},
+			}))
+			cl := b.dial(b.addr)
+			cl.send(auth, acquire[:14])
+			c, err := b.up.Accept()
+			must(t, err)
+			sv := b.newPeer(c)
+			time.Sleep(2 * time.Second)
+			sv.wantGot("server", auth+acquire[:14], "")
+			b.stop()
+		})
+	}
+}
