@@ -29,6 +29,9 @@ const (
 	patience = 20 * time.Second // how long a test over real sockets waits for anything
 )
 
+// bare has beds record ends, but no bytes: see TestUnrecorded.
+var bare bool
+
 var grammar = frames.MustBuiltin("ticketing")
 
 func must(t *testing.T, err error) {
@@ -92,6 +95,9 @@ func newBed(t *testing.T, tr transport, cfg proxy.Config) *bed {
 		cfg.Listen = tr.again
 	}
 	b.px = proxy.New(cfg)
+	if bare {
+		b.px.RecordNoBytes()
+	}
 	b.end = b.serve(l, "c1")
 	return b
 }

@@ -178,8 +178,8 @@ func (d deliver) held(t *testing.T, k int, where map[string]string, at []int) {
 	}
 	ev := b.stop()
 	w := checkRecord(t, ev)[wireKey{1, c2s}]
-	if string(w.received) != auth+acquire+release || string(w.delivered) != auth+arrives {
-		t.Errorf("%s: recorded as received: %q, as delivered: %q", what, w.received, w.delivered)
+	if !w.is(auth+acquire+release, auth+arrives) {
+		t.Errorf("%s: recorded: %+v", what, w)
 	}
 	fired := ofKind(ev, history.Fired)
 	if len(fired) != fires || fires > 0 && (fired[0].Off != k || fired[0].Frame.String() != "c2s.A.1") {

@@ -77,7 +77,7 @@ type mark struct {
 }
 
 func (l *link) init(s *session, dir frames.Direction) {
-	l.s, l.p, l.dir, l.rec = s, s.p, dir, s.p.cfg.Recorder
+	l.s, l.p, l.dir, l.rec = s, s.p, dir, s.p.record
 	l.src, l.dst = s.conns[dir.Opposite()], s.conns[dir]
 	l.quiet = make(chan struct{})
 	l.frame.Dir = dir

@@ -103,6 +103,7 @@ type Proxy struct {
 	cfg    Config
 	book   atomic.Pointer[rulebook]
 	stages atomic.Pointer[faults.Stages]
+	record *history.Recorder // keeps the bytes of links; nil for none
 
 	unsure atomic.Int64 // links that wait for more of a frame
 
@@ -131,7 +132,8 @@ func New(cfg Config) *Proxy {
 	if cfg.Listen == nil {
 		cfg.Listen = Listen
 	}
-	p := &Proxy{cfg: cfg, tallies: map[tallyKey]*counter{}, live: map[int]*session{}, gates: map[string]*gate{}, near: near}
+	p := &Proxy{cfg: cfg, record: cfg.Recorder, near: near}
+	p.tallies, p.live, p.gates = map[tallyKey]*counter{}, map[int]*session{}, map[string]*gate{}
 	var rules []*armed
 	for _, r := range cfg.Rules.Rules() {
 		rules = append(rules, newArmed(r))

@@ -161,13 +161,13 @@ func perform(t *testing.T, deeds []deed, whole [2]string, set []faults.Rule, bad
 			w = &wire{}
 		}
 		got, _, how := to[dir].now()
-		if string(w.delivered) != got {
+		if string(w.delivered) != got && !bare {
 			bad("%s: %q is recorded as delivered, %q was", frames.Direction(dir), w.delivered, got)
 		}
 		if !w.altered && (!strings.HasPrefix(want, got) || !cut[dir] && got != want) {
 			bad("%s: %q was sent, %q came", frames.Direction(dir), want, got)
 		}
-		if !strings.HasPrefix(want, string(w.received)) || !reset && string(w.received) != want {
+		if !strings.HasPrefix(want, string(w.received)) || !reset && string(w.received) != want && !bare {
 			bad("%s: %q was sent, %q is recorded", frames.Direction(dir), want, w.received)
 		}
 		if !cut[dir] && how != history.FIN {

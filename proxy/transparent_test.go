@@ -120,8 +120,8 @@ func TestBulk(t *testing.T) {
 			sv.wantAll("server", up, history.FIN)
 			cl.wantAll("client", down, history.FIN)
 			ws := checkRecord(t, b.stop())
-			if n, m := len(ws[wireKey{1, c2s}].delivered), len(ws[wireKey{1, s2c}].delivered); n != len(up) || m != len(down) {
-				t.Errorf("%d of %d and %d of %d bytes are recorded", n, len(up), m, len(down))
+			if !ws[wireKey{1, c2s}].is(up, up) || !ws[wireKey{1, s2c}].is(down, down) {
+				t.Errorf("of %d and %d bytes others are recorded", len(up), len(down))
 			}
 		}
 	})
@@ -143,8 +143,8 @@ func TestNoGrammar(t *testing.T) {
 		cl.wantAll("client", "anything goes", history.FIN)
 		sv.wantAll("server", "\x00\xff", history.FIN)
 		ev := b.stop()
-		if w := checkRecord(t, ev)[wireKey{1, s2c}]; string(w.received) != "anything goes" || string(w.delivered) != "anything goes" {
-			t.Errorf("%q received, %q delivered", w.received, w.delivered)
+		if w := checkRecord(t, ev)[wireKey{1, s2c}]; !w.is("anything goes", "anything goes") {
+			t.Errorf("recorded: %+v", w)
 		}
 		for _, e := range ev {
 			if e.Kind == history.WentOpaque || e.Frame != nil && (e.Frame.Op != "" || e.Frame.Seq != 0 || e.Last) {

@@ -80,8 +80,8 @@ func TestHeldClientLeaves(t *testing.T) {
 			if at, _ := a.now(); len(at) != len(before) || time.Since(began) > 0 {
 				t.Errorf("%s: tried %d times more, ended %v later", way, len(at)-len(before), time.Since(began))
 			}
-			if w := checkRecord(t, ev)[wireKey{1, c2s}]; string(w.received) != sent {
-				t.Errorf("%s: %q was received", way, w.received)
+			if w := checkRecord(t, ev)[wireKey{1, c2s}]; !w.is(sent, "") {
+				t.Errorf("%s: recorded: %+v", way, w)
 			}
 		})
 	}
@@ -169,8 +169,8 @@ func TestHeldHalfClosedResets(t *testing.T) {
 			}
 			ev := b.stop()
 			wantEnds(t, ev, "client fin seen", "client rst seen")
-			if w := checkRecord(t, ev)[wireKey{1, c2s}]; string(w.received) != auth || len(w.delivered) > 0 {
-				t.Errorf("%q received, %q delivered", w.received, w.delivered)
+			if w := checkRecord(t, ev)[wireKey{1, c2s}]; !w.is(auth, "") {
+				t.Errorf("recorded: %+v", w)
 			}
 		})
 	}
@@ -200,8 +200,8 @@ func TestClose(t *testing.T) {
 			synctest.Wait()
 			ev := b.stop()
 			wantEnds(t, ev, "client fin sent by dial", "client fin seen")
-			if w := checkRecord(t, ev)[wireKey{1, c2s}]; !tr.secure() && (string(w.received) != auth+acquire || len(w.delivered) > 0) {
-				t.Errorf("%q received, %q delivered", w.received, w.delivered)
+			if w := checkRecord(t, ev)[wireKey{1, c2s}]; !tr.secure() && !w.is(auth+acquire, "") {
+				t.Errorf("recorded: %+v", w)
 			}
 		})
 	}
