@@ -187,15 +187,7 @@ func (e *exact) Read(p []byte) (n int, err error) {
 func TestSlowReceiver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, overTLS(inMemory(200)), decoded())
-		raw, err := b.tr.dial(t.Context(), "tcp", b.addr)
-		must(t, err)
-		c := newTLSPeer(raw, tls.Client, clientTLS())
-		shaken := make(chan error, 1)
-		go func() { shaken <- c.Handshake() }()
-		s, err := b.up.Accept()
-		must(t, err)
-		sv := b.newPeer(s)
-		must(t, <-shaken)
+		c, sv := b.connectUnread()
 		down := greeting + strings.Repeat("\n", 200-22-len(greeting)) // a record that fills the buffer
 		sv.send(down)
 		sv.closeWrite()
@@ -206,6 +198,21 @@ func TestSlowReceiver(t *testing.T) {
 	})
 }
 
+// connectUnread opens a session over TLS whose client does not read.
+func (b *bed) connectUnread() (c *tlsPeer, sv *peer) {
+	b.t.Helper()
+	raw, err := b.tr.dial(b.t.Context(), "tcp", b.addr)
+	must(b.t, err)
+	c = newTLSPeer(raw, tls.Client, clientTLS())
+	shaken := make(chan error, 1)
+	go func() { shaken <- c.Handshake() }()
+	s, err := b.up.Accept()
+	must(b.t, err)
+	sv = b.newPeer(s)
+	must(b.t, <-shaken)
+	return c, sv
+}
+
 // TestUnreadingReceiver: the end that a fault sends does not wait for long. Without
 // room for a close_notify, or behind a record that was broken off, it is a FIN.
 func TestUnreadingReceiver(t *testing.T) {
@@ -214,19 +221,11 @@ func TestUnreadingReceiver(t *testing.T) {
 			b := newBed(t, overTLS(inMemory(300)), proxy.Config{Grammar: grammar, Rules: rules(t, faults.Rule{
 				ID: "cut", Fault: fault(t, "truncate-fin"), At: 3, Trigger: faults.Trigger{Dir: c2s, Op: "auth"},
 			})})
-			raw, err := b.tr.dial(t.Context(), "tcp", b.addr)
-			must(t, err)
-			c := newTLSPeer(raw, tls.Client, clientTLS())
-			shaken := make(chan error, 1)
-			go func() { shaken <- c.Handshake() }()
-			s, err := b.up.Accept()
-			must(t, err)
-			sv := b.newPeer(s)
-			must(t, <-shaken)
+			c, sv := b.connectUnread()
 			down := greeting + strings.Repeat("\n", 300-22-len(greeting)+extra)
 			sv.send(down)
 			synctest.Wait()
-			_, err = io.WriteString(c, auth)
+			_, err := io.WriteString(c, auth)
 			must(t, err)
 			sv.wantAll("server", auth[:3], history.FIN)
 			if took := time.Since(b.began); took != limit {
@@ -249,18 +248,10 @@ func TestUnreadingAtTheEnd(t *testing.T) {
 		b := newBed(t, overTLS(inMemory(300)), proxy.Config{Grammar: grammar, Rules: rules(t, faults.Rule{
 			ID: "cut", Fault: fault(t, "truncate-silence"), At: 3, Trigger: faults.Trigger{Dir: c2s, Op: "auth"},
 		})})
-		raw, err := b.tr.dial(t.Context(), "tcp", b.addr)
-		must(t, err)
-		c := newTLSPeer(raw, tls.Client, clientTLS())
-		shaken := make(chan error, 1)
-		go func() { shaken <- c.Handshake() }()
-		s, err := b.up.Accept()
-		must(t, err)
-		sv := b.newPeer(s)
-		must(t, <-shaken)
+		c, sv := b.connectUnread()
 		sv.send(greeting + strings.Repeat("\n", 300-22-len(greeting)))
 		synctest.Wait()
-		_, err = io.WriteString(c, auth)
+		_, err := io.WriteString(c, auth)
 		must(t, err)
 		sv.wait(3)
 		sv.closeWrite()
