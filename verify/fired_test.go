@@ -4,12 +4,16 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tornwire/adapter"
 	"tornwire/adapter/reference"
 	"tornwire/checker"
+	"tornwire/faults"
 	"tornwire/history"
+	"tornwire/internal/memnet"
+	"tornwire/proxy"
 )
 
 // shy sends its immediate attempts of late-reply in the run without a fault only.
@@ -52,53 +56,104 @@ func TestHalfFired(t *testing.T) {
 	t.Error("the machine is too busy")
 }
 
-// slow takes longer over a release than a refusal lasts, and tells how long the
-// acquire took that needs its second connection.
-type slow struct {
-	adapter.Library
-	took *atomic.Int64
-}
-
-type slowClient struct {
-	adapter.Client
-	took *atomic.Int64
-}
-
-func (s slow) Open(dialect string, addresses []string, secret string) (adapter.Client, error) {
-	c, err := s.Library.Open(dialect, addresses, secret)
-	return slowClient{c, s.took}, err
-}
-
-func (s slowClient) Acquire(ctx context.Context, key string, wait, lease time.Duration) adapter.Result {
-	began := time.Now()
-	r := s.Client.Acquire(ctx, key, wait, lease)
-	switch {
-	case r.Ticket == nil:
-	case key == halfKey1:
-		r.Ticket = slowTicket{r.Ticket}
-	case key == halfKey2:
-		s.took.Store(int64(time.Since(began)))
-	}
-	return r
-}
-
-type slowTicket struct{ adapter.Ticket }
-
-func (t slowTicket) Release(ctx context.Context) adapter.Result {
-	<-time.After(700 * time.Millisecond)
-	return t.Ticket.Release(ctx)
-}
-
-// TestRefusalIsFelt: a connection that the client makes in the course of the
-// workload is refused when the client makes it, however late that is.
+// TestRefusalIsFelt: a refusal lasts from the first call that the client starts, or
+// release that it asks for, when a connection of its own has ended, however late that is.
 func TestRefusalIsFelt(t *testing.T) {
-	t.Parallel()
-	for range 5 { // a busy machine may start the call late
-		took := new(atomic.Int64)
-		runPlan(t, Options{Cases: []string{"ticketing/half-close/s2.c2s.open.1@0:refuse"}, Start: Library(slow{reference.Library(), took})})
-		if time.Duration(took.Load()) > 250*time.Millisecond {
-			return
-		}
+	const lasts = 250 * time.Millisecond
+	for _, asks := range []history.Kind{history.CallStarted, history.ReleaseAsked} {
+		synctest.Test(t, func(t *testing.T) {
+			mem := memnet.New(memnet.Options{})
+			l, err := mem.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			refuse, _ := faults.ByID("refuse")
+			r := &caseRun{rec: history.NewRecorder(), ctx: t.Context()}
+			r.of.Frame.Client, r.of.Frame.ClientNth = "c1", 2
+			r.px = proxy.New(proxy.Config{Upstream: "127.0.0.1:1", Dial: mem.Dial, Listen: mem.Listen})
+			if err := r.px.Arm(faults.Rule{
+				ID: "the rule", Fault: refuse, Args: faults.Args{"most": refuseLimit}, Times: 1, Trigger: faults.Trigger{Op: faults.OpOpen},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			ctx, end := context.WithCancel(t.Context())
+			r.wg.Go(func() { _ = r.px.Serve(ctx, l, "c1") })
+			r.wg.Go(func() { r.refuseFor(lasts) })
+			refused := func(when string, want bool) {
+				t.Helper()
+				synctest.Wait()
+				c, err := mem.Dial(t.Context(), "tcp", l.Addr().String())
+				if err == nil {
+					_ = c.Close()
+				}
+				if got := err != nil; got != want {
+					t.Errorf("%s %s: refused %v, wanted %v", asks, when, got, want)
+				}
+			}
+			for _, e := range []history.Event{
+				{Kind: history.SessionOpened, Session: 1, Client: "c1"},
+				{Kind: history.SessionOpened, Session: 2, Client: "c2"},
+				{Kind: history.Fired},
+				{Kind: asks, Client: "c1"}, // over the connection that is still there
+				{Kind: history.EndSeen, Session: 2},
+				{Kind: asks, Client: "c1"},
+				{Kind: history.EndSeen, Session: 1},
+				{Kind: asks, Client: "c2"},
+			} {
+				r.rec.Add(e)
+				time.Sleep(2 * lasts)
+				refused(string(e.Kind), true)
+			}
+			if r.met.Load() {
+				t.Errorf("%s: the refusal was met before", asks)
+			}
+			r.rec.Add(history.Event{Kind: asks, Client: "c1"})
+			time.Sleep(lasts - 1)
+			refused("just before the end", true)
+			time.Sleep(1)
+			refused("at the end", false)
+			if !r.met.Load() {
+				t.Errorf("%s: the refusal was not met", asks)
+			}
+			end()
+			r.wg.Wait()
+		})
 	}
-	t.Error("the connection was not refused")
+}
+
+// idle asks for nothing after the run without a fault.
+type idle struct {
+	adapter.Library
+	asked *atomic.Int32
+}
+
+type idleClient struct {
+	adapter.Client
+	asked *atomic.Int32
+}
+
+func (i idle) Open(dialect string, addresses []string, secret string) (adapter.Client, error) {
+	c, err := i.Library.Open(dialect, addresses, secret)
+	return idleClient{c, i.asked}, err
+}
+
+func (i idleClient) Acquire(ctx context.Context, key string, wait, lease time.Duration) adapter.Result {
+	if key == halfKey1 && i.asked.Add(1) > 1 {
+		return adapter.Result{Outcome: history.OutcomeUnsent}
+	}
+	return i.Client.Acquire(ctx, key, wait, lease)
+}
+
+// TestRefusalUnmet: a port that was closed for a connection that no call came to need
+// has refused nothing.
+func TestRefusalUnmet(t *testing.T) {
+	t.Parallel()
+	cases := []string{"ticketing/half-close/s2.c2s.open.1@0:refuse"}
+	r := runPlan(t, Options{Cases: cases, Start: Library(idle{reference.Library(), new(atomic.Int32)})})
+	if len(r.Results) != 1 || r.Results[0].Fired || r.Results[0].Reason != errUnfired.Error() {
+		t.Errorf("of a client that asks for nothing: %s: %+v", r.Verdict, r.Results)
+	}
+	if r := runPlan(t, Options{Cases: cases, Start: Library(reference.Library())}); len(r.Results) != 1 || !r.Results[0].Fired {
+		t.Errorf("of one that does: %s: %+v", r.Verdict, r.Results)
+	}
 }
