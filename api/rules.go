@@ -151,6 +151,9 @@ func readFault(o *object, r *faults.Rule) {
 		f.problem("type", "is missing; \"tornwire list faults\" shows what there is")
 	}
 	t, ok := faults.ByID(id)
+	if of := faults.Select(id); !ok && len(of) > 0 { // a family: a rule does one thing, the first that is listed
+		t, ok = of[0], true
+	}
 	if !ok && id != "" {
 		f.problem("type", "is %q, and there is no such fault%s; \"tornwire list faults\" shows what there is", id, words.DidYouMean(id, ids()))
 	}

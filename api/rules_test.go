@@ -249,3 +249,19 @@ func FuzzRule(f *testing.F) {
 		}
 	})
 }
+
+// TestRuleOfFamily: a family stands for the first of its faults, and the rule says which.
+func TestRuleOfFamily(t *testing.T) {
+	g := frames.MustBuiltin("ticketing")
+	for rule, want := range map[string]string{
+		`"dir":"c2s","op":"A","fault":{"type":"truncate","at":2}`:                   "truncate-fin",
+		`"dir":"s2c","op":"A","fault":{"type":"inject","at":"n"},"inject_hex":"0a"`: "inject-keepalive",
+		`"dir":"c2s","op":"A","fault":{"type":"byzantine","at":"n"}`:                "duplicate",
+		`"op":"open","fault":{"type":"accept"}`:                                     "accept-rst",
+	} {
+		r, err := readRule([]byte(`{"id":"i",`+rule+`}`), "", "p", g)
+		if err != nil || r.Fault == nil || r.Fault.ID != want {
+			t.Errorf("%s: %+v, %v; wanted %s", rule, r.Fault, err, want)
+		}
+	}
+}
