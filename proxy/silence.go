@@ -56,18 +56,19 @@ func (s *session) awaitWrite(l *link) {
 }
 
 // hush makes a link silent; the mutex is held. A write that is under way is
-// broken off.
+// broken off, and has ended when it returns. Writes are forbidden before anybody who
+// waits for the silence is woken, because he may have one at hand.
 func (s *session) hush(l *link) {
-	if l.silent {
-		return
-	}
-	l.silent = true
-	close(l.quiet)
-	if f := l.flow.Load(); f != nil {
-		f.pipe.Abandon()
-	}
-	if l.writes.Or(noWrites)&writing != 0 {
-		_ = l.dst.SetWriteDeadline(time.Unix(1, 0)) // it fails only on a closed connection
+	if !l.silent {
+		l.silent = true
+		under := l.writes.Or(noWrites)&writing != 0
+		close(l.quiet)
+		if f := l.flow.Load(); f != nil {
+			f.pipe.Abandon()
+		}
+		if under {
+			_ = l.dst.SetWriteDeadline(time.Unix(1, 0)) // it fails only on a closed connection
+		}
 	}
 	s.awaitWrite(l)
 }
