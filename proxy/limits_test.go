@@ -229,7 +229,9 @@ func TestKeep(t *testing.T) {
 		b.waitEndSeen(history.ClientSide, history.FIN)
 		cl3, _ := b.connect()
 		cl3.reset()
-		b.waitEndSeen(history.ClientSide, tr.rst())
+		b.waitFor(2, "the end of two clients", func(e history.Event) bool {
+			return e.Kind == history.EndSeen && e.Side == history.ClientSide
+		})
 		sv.send(greeting)
 		cl.wait(len(greeting))
 		ev := b.stop()
