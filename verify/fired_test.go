@@ -155,7 +155,11 @@ func TestRefusalUnmet(t *testing.T) {
 	}
 	// On a busy machine the connection can end before the last call, which then needs
 	// the one that is refused.
-	if !unmet() && !unmet() && !unmet() {
+	seen := false
+	for range 3 {
+		seen = seen || unmet()
+	}
+	if !seen {
 		t.Error("a refusal that no call met has fired")
 	}
 	if r := runPlan(t, Options{Cases: cases, Start: Library(reference.Library())}); len(r.Results) != 1 || !r.Results[0].Fired {
