@@ -1,6 +1,0 @@
-package checker
-
-// sessionRules are those about which sessions a client keeps.
-func sessionRules() []implemented {
-	return nil
-}

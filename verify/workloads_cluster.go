@@ -1,4 +1,0 @@
-package verify
-
-// clusterWorkloads are those about M, L and E.
-var clusterWorkloads = []*Workload{}

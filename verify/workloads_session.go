@@ -1,4 +1,0 @@
-package verify
-
-// sessionWorkloads are those about which sessions a client keeps.
-var sessionWorkloads = []*Workload{}
