@@ -296,10 +296,11 @@ func refusesLater(c Case) time.Duration {
 
 // refuseFor ends a refusal. The port closes as soon as the connection before has
 // been accepted, which says nothing of when the next is made: the time counts
-// from the first call that starts when a connection of the client has ended.
+// from the start of the first call that is asked for when a connection of the client
+// has ended.
 func (r *caseRun) refuseFor(lasts time.Duration) {
 	client := r.of.Frame.Client
-	mine, fired, ended := map[int]bool{}, false, false
+	mine, late, fired, ended := map[int]bool{}, map[int]bool{}, false, false
 	due := r.until(refuseLimit, once(func(e history.Event) bool {
 		switch e.Kind {
 		case history.SessionOpened:
@@ -308,7 +309,11 @@ func (r *caseRun) refuseFor(lasts time.Duration) {
 			fired = true
 		case history.EndSeen, history.EndSent:
 			ended = ended || fired && mine[e.Session]
-		case history.CallStarted, history.ReleaseAsked:
+		case history.CallAsked:
+			late[e.Call] = ended && e.Client == client
+		case history.CallStarted: // it may be heard of late: the call can be older than the end
+			return late[e.Call]
+		case history.ReleaseAsked:
 			return ended && e.Client == client
 		}
 		return false
