@@ -46,14 +46,19 @@ func RuleByID(id string) (Rule, bool) {
 // order is that of spec/rules.md, in which rules are judged and listed.
 var order = []string{
 	"no-entry-unconfirmed", "no-partial-frame", "match-triple", "no-fifo", "header-by-count", "exact-token",
-	"release-own", "indeterminate-stays", "no-resend", "one-attempt", "owner-fresh", "deadline-once",
-	"wait-recomputed", "wait-rounded-up", "wait-range", "expired-unsent", "late-grant", "entry-after-lease",
-	"timeout-final", "busy-final", "busy-not-retried", "zero-is-immediate", "release-known", "settles",
-	"echo-matches", "one-reply-per-attempt", "no-early-timeout", "zero-never-queues", "lease-ends",
-	"mutual-exclusion", "token-increases",
+	"release-own", "moved-uncorrelated", "leader-uncorrelated", "indeterminate-stays", "no-resend", "one-attempt",
+	"owner-fresh", "no-renewal", "deadline-once", "wait-recomputed", "wait-rounded-up", "wait-range",
+	"expired-unsent", "deadline-closes", "exact-session", "late-gate", "late-grant", "entry-after-lease",
+	"timeout-final", "busy-final", "busy-not-retried", "zero-is-immediate", "register-first", "release-known",
+	"unmatched-closes", "unmatched-released", "moved-closes", "moved-allowlist", "leader-stays", "error-closes",
+	"error-backs-off", "no-leader-drops-hint", "unknown-fatal", "cancel-closes", "framing-closes",
+	"close-proves-nothing", "no-overstay", "settles",
+	"echo-matches", "one-reply-per-attempt", "no-early-timeout", "zero-never-queues", "no-grant-after-timeout-or-busy",
+	"lease-ends", "mutual-exclusion", "repeat-is-new-attempt", "token-increases", "release-needs-exact-token",
 }
 
-var rules = inOrder(clientRules(), timingRules(), matchRules(), serverRules(), replyRules())
+var rules = inOrder(clientRules(), timingRules(), matchRules(), serverRules(), replyRules(),
+	clusterRules(), strayRules(), sessionRules(), paceRules(), tableRules())
 
 // inOrder sorts the rules of several files. A rule that has no place in the order
 // is a mistake in this package.

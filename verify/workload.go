@@ -80,10 +80,10 @@ func (w *Workload) Knows(dialect string) bool {
 // Workloads lists all workloads that are swept.
 func Workloads() []*Workload { return slices.Clone(workloads) }
 
-var workloads = []*Workload{
+var workloads = slices.Concat([]*Workload{
 	single, immediate, expired, lateReply, contended, timesOut, fullQueue, pipelined, lateGrant,
 	halfClose, keepAlive, reconnect, lateConnect,
-}
+}, strayWorkloads, sessionWorkloads, clusterWorkloads, paceWorkloads)
 
 // WorkloadByID finds a workload.
 func WorkloadByID(id string) (*Workload, bool) {

@@ -70,16 +70,20 @@ const (
 // Odd lists the names of the odd but right clients that Library knows, in a fixed
 // order.
 func Odd() []string {
-	return []string{
-		string(oddGrace), string(oddRST), string(oddRepeatRelease), string(oddSessionPerCall),
-		string(oddTimeoutWhenUnsent), string(oddIgnoresHints), string(oddClosesOnTimeout), string(oddReleaseElsewhere),
+	var names []string
+	for _, o := range slices.Concat([]defect{
+		oddGrace, oddRST, oddRepeatRelease, oddSessionPerCall,
+		oddTimeoutWhenUnsent, oddIgnoresHints, oddClosesOnTimeout, oddReleaseElsewhere,
+	}, strayOdd, sessionOdd, clusterOdd, paceOdd) {
+		names = append(names, string(o))
 	}
+	return names
 }
 
 // Defects lists the defects that Library knows, in a fixed order.
 func Defects() []Defect {
 	current, v0, both := []string{dialectCurrent}, []string{dialectV0}, []string{dialectCurrent, dialectV0}
-	return []Defect{
+	return slices.Concat([]Defect{
 		{string(entersAnyway), "no-entry-unconfirmed", "tells every end of an acquire that was sent as acquired, with token 0", both},
 		{string(partialIsAcquired), "no-partial-frame", "enters as soon as the token of a grant is complete, before the key and the newline", both},
 		{string(eofIsTimeout), "indeterminate-stays", "tells a connection that ended before the answer as timeout", both},
@@ -111,7 +115,7 @@ func Defects() []Defect {
 		{string(busyAsTimeout), "busy-final", "tells busy as timeout", current},
 		{string(busyRetried), "busy-not-retried", "sends the acquire again with a fresh owner 50 ms after busy, until the deadline", current},
 		{string(releaseTwice), "release-own", "sends every release by key twice at once", v0},
-	}
+	}, strayDefects, sessionDefects, clusterDefects, paceDefects)
 }
 
 func parseDefect(name string) (defect, error) {
