@@ -133,6 +133,7 @@ func plain(e *history.Event) string {
 	}
 	note(&b, ",", strings.ReplaceAll(e.How, "_", " "))
 	note(&b, ", peer", e.Peer)
+	note(&b, ", to", e.To)
 	if e.Refused {
 		b.WriteString(", the resource refuses the token")
 	}
@@ -253,6 +254,7 @@ type scene struct {
 	call   *call
 	frame  *wireFrame
 	others []*call // whose events belong into the timeline
+	also   []int   // sessions whose events do
 	offset int     // bytes of the frame that had passed
 	at     int     // order number of the moment judged
 	key    string  // if there is no call
@@ -280,6 +282,9 @@ func (v *view) evidence(s scene) Evidence {
 				e.Session = a.session
 			}
 		}
+	}
+	for _, id := range s.also {
+		sessions[id] = true
 	}
 	delete(sessions, 0)
 	delete(calls, 0)

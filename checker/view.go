@@ -25,6 +25,7 @@ type end struct {
 type session struct {
 	id     int
 	client string // whose listener it came in on; "" if the history does not say
+	to     string // the address that the client connected to; "" likewise
 	links  [2]*link
 	opened moment
 	closed end  // the first end that the client gave to it
@@ -172,7 +173,7 @@ func (v *view) wireEvent(e *history.Event, m moment) {
 	switch e.Kind {
 	case history.SessionOpened:
 		v.session(e.Session).opened = m
-		v.session(e.Session).client = e.Client
+		v.session(e.Session).client, v.session(e.Session).to = e.Client, e.To
 	case history.ServerDialed:
 		v.dialed(e)
 	case history.Received:

@@ -24,7 +24,7 @@ type Kind string
 // always set.
 const (
 	// SessionOpened: a client connected. Session, Client (whose listener it
-	// was), Peer (the client's address).
+	// was), Peer (the client's address), To (the address that it connected to).
 	SessionOpened Kind = "session_opened"
 	// ServerDialed: the session's connection to the server is up (Peer is our
 	// own address, as the server sees it) or failed (Detail says why).
@@ -193,6 +193,7 @@ type Event struct {
 	How     string           `json:"how,omitempty"`
 	Cause   string           `json:"cause,omitempty"`
 	Peer    string           `json:"peer,omitempty"`
+	To      string           `json:"to,omitempty"`
 	Rule    string           `json:"rule,omitempty"`
 	Fault   string           `json:"fault,omitempty"`
 	Draw    float64          `json:"draw,omitempty"` // what a rule with a chance drew: under the chance

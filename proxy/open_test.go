@@ -127,6 +127,40 @@ func TestTurnedAwayStays(t *testing.T) {
 	})
 }
 
+// TestTurnedAwayLater: the FIN comes after a while; a rule that has gone by then lets
+// the client in.
+func TestTurnedAwayLater(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			rule := onOpen(t, "accept-fin", faults.Trigger{Session: 1})
+			rule.Args = faults.Args{"after": time.Second}
+			b := newBed(t, inMemory(0), proxy.Config{Grammar: grammar, Rules: rules(t, rule)})
+			cl := b.dial(b.addr)
+			time.Sleep(time.Second - 1)
+			synctest.Wait()
+			cl.wantGot("client", "", "")
+			if n := len(b.events(history.ServerDialed)); n > 0 {
+				t.Errorf("%d dials", n)
+			}
+			if gone {
+				b.px.Disarm(rule.ID)
+				c, err := b.up.Accept()
+				must(t, err)
+				b.newPeer(c).send(greeting)
+				b.dialed++
+				synctest.Wait()
+				cl.wantGot("client", greeting, "")
+				b.stop()
+				return
+			}
+			time.Sleep(1)
+			synctest.Wait()
+			cl.wantGot("client", "", history.FIN)
+			wantEnds(t, b.stop(), "client fin sent by fault", "client rst sent by teardown")
+		})
+	}
+}
+
 // TestSlowAccept: nothing is read from the connection for a while, and the server
 // hears nothing; then all goes on.
 func TestSlowAccept(t *testing.T) {

@@ -18,7 +18,8 @@ func (s *session) begin(ctx context.Context) bool {
 	s.p.acted(s.rule, history.Event{
 		Session: s.id, Dir: frames.ClientToServer, Frame: openRef(s.nth), Draw: s.draw,
 	})
-	if s.opening.Kind == faults.Cut {
+	cut := s.opening.Kind == faults.Cut
+	if cut && s.opening.For == 0 {
 		s.turnAway(ctx, string(s.opening.Client))
 		return false
 	}
@@ -26,7 +27,10 @@ func (s *session) begin(ctx context.Context) bool {
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
+		if cut {
+			s.turnAway(ctx, string(s.opening.Client))
+		}
+		return !cut
 	case <-s.rule.gone:
 		return true
 	case <-ctx.Done():

@@ -51,7 +51,7 @@ func newSession(p *Proxy, f faults.Frame, c net.Conn) *session {
 	s.conns[frames.ServerToClient] = p.terminated(c)
 	if p.observed() {
 		p.observe(history.Event{
-			Kind: history.SessionOpened, Session: s.id, Client: s.client, Peer: c.RemoteAddr().String(),
+			Kind: history.SessionOpened, Session: s.id, Client: s.client, Peer: c.RemoteAddr().String(), To: c.LocalAddr().String(),
 		})
 	}
 	return s

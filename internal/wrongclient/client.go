@@ -161,6 +161,9 @@ func (c *client) nextNode() (*node, time.Time) {
 // backOff holds further connections to n back, longer each time until an answer
 // comes.
 func (c *client) backOff(n *node, least time.Duration) {
+	if !c.defect.pauses() {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n.pause = min(max(2*n.pause, least), maxPause)
