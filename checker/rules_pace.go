@@ -4,6 +4,13 @@ package checker
 func paceRules() []implemented {
 	return []implemented{
 		{Rule{
+			"late-gate", sideClient, Contract,
+			"A grant that came in time and is found after the deadline, because the client was paused, is not told, and if it was read it is released with its exact token.",
+			"spec/ticketing.md §3.6",
+			"Every thread of the client was stopped before the last byte of the A began to be written and until the deadline had passed, and the client entered on the live grant; or it provably read that A and let the lease pass without an R.",
+			"The client's processes are stopped (SIGSTOP) before the grant is written, and continued 0.5 s after the deadline.",
+		}, lateGate},
+		{Rule{
 			"error-backs-off", sideClient, Hygiene,
 			"Reconnects are paced, whatever ended the connection before.",
 			"spec/ticketing.md §3.12",

@@ -185,7 +185,7 @@ func (v *view) relevant(sessions map[int]bool, calls map[int]bool, key string) [
 		switch e.Kind {
 		case history.Queued, history.Granted, history.GrantEnded, history.AttemptEnded:
 			ok = key != "" && e.Key == key
-		case history.CaseEnding, history.RanLate:
+		case history.CaseEnding, history.RanLate, history.Frozen, history.Thawed:
 			ok = true
 		default:
 			ok = sessions[e.Session] || calls[e.Call]

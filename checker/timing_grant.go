@@ -36,7 +36,8 @@ func lateGrant(j *judge) {
 				j.checked()
 			}
 			j.lateEntry(c, f, g, due)
-			j.lateUnreleased(c, f, g, due)
+			how := fmt.Sprintf("written at %s after the deadline of call %d on key %q had passed by %s at the latest", ms(f.end().at), c.id, c.key, ms(due))
+			j.lateUnreleased(c, f, g, how)
 		}
 	}
 }
@@ -83,9 +84,9 @@ func (j *judge) lateEntry(c *call, f *wireFrame, g *grant, due time.Duration) {
 	j.find(j.bound(), Certain, fmt.Sprintf("%s by %s, written at %s, although its deadline had passed by %s at the latest", told(c), f.ref, ms(f.end().at), ms(due)), j.evidence(s))
 }
 
-// lateUnreleased judges a late A that was read and not told: a call that was told
-// its token would make an R the wrong thing to do.
-func (j *judge) lateUnreleased(c *call, f *wireFrame, g *grant, due time.Duration) {
+// lateUnreleased judges an A that was read too late, as how tells, and not told: a call
+// that was told its token would make an R the wrong thing to do.
+func (j *judge) lateUnreleased(c *call, f *wireFrame, g *grant, how string) {
 	if !j.tokens || j.policy.NoPong || g.how != history.Expired || j.late.before(g.end) || j.closing[c.client].before(g.end) || j.blind(c.client, never) {
 		return
 	}
@@ -103,8 +104,8 @@ func (j *judge) lateUnreleased(c *call, f *wireFrame, g *grant, due time.Duratio
 		return
 	}
 	s := scene{call: c, frame: f, offset: len(f.data), at: g.end.ord}
-	j.find(j.bound(), Certain, fmt.Sprintf("client %s sent no R with token %d of %s, written at %s after the deadline of call %d on key %q had passed by %s at the latest, although it had read that frame by %s and the lease ended at %s",
-		c.client, g.token, f.ref, ms(f.end().at), c.id, c.key, ms(due), ms(proof.at), ms(g.end.at)), j.evidence(s))
+	j.find(j.bound(), Certain, fmt.Sprintf("client %s sent no R with token %d of %s, %s, although it had read that frame by %s and the lease ended at %s",
+		c.client, g.token, f.ref, how, ms(proof.at), ms(g.end.at)), j.evidence(s))
 }
 
 // healthy tells whether a client could send from one moment to another: a session of

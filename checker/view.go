@@ -21,6 +21,9 @@ type end struct {
 	how, cause string
 }
 
+// span is a time in which the clients stood still; without an end it goes on.
+type span struct{ from, to moment }
+
 // session is one TCP connection through the proxy.
 type session struct {
 	id     int
@@ -68,6 +71,7 @@ type view struct {
 	// proves nothing.
 	shortened bool
 	late      moment // the first RanLate
+	pauses    []span // in which the clients stood still
 }
 
 func newView(events []history.Event, g *frames.Grammar, p Policy) *view {
@@ -199,6 +203,12 @@ func (v *view) wireEvent(e *history.Event, m moment) {
 		}
 	case history.Fired:
 		v.fired = append(v.fired, e)
+	case history.Frozen:
+		v.pauses = append(v.pauses, span{from: m})
+	case history.Thawed:
+		if n := len(v.pauses); n > 0 && !v.pauses[n-1].to.happened() {
+			v.pauses[n-1].to = m
+		}
 	case history.RanLate:
 		if !v.late.happened() {
 			v.late = m

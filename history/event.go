@@ -110,6 +110,11 @@ const (
 	// RanLate: the tool's ticker or the adapter's pong was late (P11). Detail, N
 	// (milliseconds).
 	RanLate Kind = "ran_late"
+	// Frozen: every thread of the clients was seen stopped; they do nothing until
+	// Thawed.
+	Frozen Kind = "frozen"
+	// Thawed: they were seen stopped, and are about to be continued.
+	Thawed Kind = "thawed"
 	// CaseEnding: the workload is over; what follows is the tool clearing up.
 	CaseEnding Kind = "case_ending"
 )

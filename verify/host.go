@@ -277,6 +277,10 @@ type pinger struct {
 	lastTook time.Duration
 	best     time.Duration // the shortest so far: the adapter's own delay
 	off      bool          // the adapter has no pong
+	stopping bool          // the adapter is being stopped, or has been
+	frozen   time.Time     // when all of it had stopped; zero if it runs
+	thawed   time.Time     // when it was continued last
+	spoke    bool          // it answered a ping that was sent while it was frozen
 }
 
 // ping asks for a pong again and again.
@@ -312,7 +316,8 @@ func (c *adapterConn) pong(r adapter.Response) {
 	if r.Type == adapter.TypeUnsupported {
 		c.pings.off = true
 	}
-	c.pings.lastTook = time.Since(c.pings.sent)
+	c.pings.spoke = c.pings.spoke || !c.pings.frozen.IsZero() && c.pings.sent.After(c.pings.frozen)
+	c.pings.lastTook = c.pings.since()
 	if c.pings.best == 0 || c.pings.lastTook < c.pings.best {
 		c.pings.best = c.pings.lastTook
 	}
@@ -329,8 +334,7 @@ func (c *adapterConn) lateSince(begin time.Time) bool {
 	if c.pings.off {
 		return false
 	}
-	return c.pings.lastLate.After(begin) ||
-		(!c.pings.sent.IsZero() && time.Since(c.pings.sent) > LateLimit)
+	return c.pings.lastLate.After(begin) || c.pings.since() > LateLimit
 }
 
 // hasPong tells whether P11 can hold.
@@ -344,9 +348,5 @@ func (c *adapterConn) hasPong() bool {
 func (c *adapterConn) strain() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	took := c.pings.lastTook
-	if !c.pings.sent.IsZero() {
-		took = max(took, time.Since(c.pings.sent))
-	}
-	return max(took-c.pings.best, 0)
+	return max(c.pings.lastTook-c.pings.best, c.pings.since()-c.pings.best, 0)
 }

@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == childWord {
 		os.Exit(childMain(os.Args[2], os.Args[3:]))
 	}
+	if len(os.Args) > 2 && os.Args[1] == aloneWord {
+		os.Exit(aloneMain(os.Args[2]))
+	}
 	// Most of a run is waiting, so that many tests fit side by side.
 	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)

@@ -132,7 +132,7 @@ func mutant(t *testing.T, d wrongclient.Defect, dialect string, want checker.Ver
 	if len(ids) == 0 {
 		t.Fatal("no case is said to show it")
 	}
-	r := runPlan(t, Options{Cases: ids, Profile: "official", Busy: checker.BusyFinal, Strict: true, Start: Library(wrong(t, d.Name))})
+	r := runPlan(t, Options{Cases: ids, Profile: "official", Busy: checker.BusyFinal, Strict: true, Start: Library(wrong(t, d.Name)), Alone: asProcess(d.Name)})
 	code := map[checker.Verdict]int{
 		checker.Unsafe: ExitUnsafe, checker.Nonconforming: ExitUnsafe, checker.NonStrict: ExitNonStrict,
 	}[want]
@@ -177,12 +177,12 @@ func TestRightClients(t *testing.T) {
 		for _, name := range append([]string{""}, wrongclient.Odd()...) {
 			t.Run("right/"+name+"/"+dialect, func(t *testing.T) {
 				t.Parallel()
-				isSafe(t, Options{Cases: ids, Profile: "official", Busy: checker.BusyFinal, Start: Library(wrong(t, name))})
+				isSafe(t, Options{Cases: ids, Profile: "official", Busy: checker.BusyFinal, Start: Library(wrong(t, name)), Alone: asProcess(name)})
 			})
 		}
 		t.Run("reference/"+dialect, func(t *testing.T) {
 			t.Parallel()
-			isSafe(t, Options{Cases: ids, Profile: "official", Start: Library(referenceLibrary())})
+			isSafe(t, Options{Cases: ids, Profile: "official", Start: Library(referenceLibrary()), Alone: asProcess(referenceName)})
 		})
 	}
 }

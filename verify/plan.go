@@ -38,8 +38,12 @@ type Options struct {
 	Strict    bool          // a non-strict verdict has exit code 3
 	FailFast  bool          // stop at the first case that is not safe
 	Start     Starter       // makes the adapter
-	Command   []string      // the adapter's command, for replay lines; empty: in process
-	Version   string        // of the tool, for the report
+	// Alone makes an adapter of the same client that is a process of its own, for the
+	// workloads that stop it; nil: Start, where that makes processes, else these
+	// workloads are skipped.
+	Alone   Starter
+	Command []string // the adapter's command, for replay lines; empty: in process
+	Version string   // of the tool, for the report
 }
 
 // UsageError is a wrong option; Error is one line that says what to do.

@@ -189,7 +189,8 @@ func (r *runner) runCase(ctx context.Context, c Case) CaseResult {
 		default:
 			t.Verdict, t.Reason = checker.Inconclusive, t.err.Error()
 			var u *errUnsupported
-			if errors.As(t.err, &u) {
+			var s *skipError
+			if errors.As(t.err, &u) || errors.As(t.err, &s) {
 				t.Verdict = checker.Skipped
 			}
 			t.notRun = errors.Is(t.err, errNotRun)
@@ -248,7 +249,7 @@ type try struct {
 // try runs a case once and judges it.
 func (r *runner) try(ctx context.Context, c Case) try {
 	t := try{CaseResult: CaseResult{Case: c}}
-	conn, err := r.pool.get(ctx)
+	conn, done, err := r.adapterFor(ctx, c)
 	if err != nil {
 		t.err = err
 		if ctx.Err() != nil {
@@ -256,7 +257,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 		}
 		return t
 	}
-	defer r.pool.put(conn)
+	defer done()
 	run, err := newCaseRun(ctx, c, conn, r.p.Seed, r.p.Timeout)
 	if err != nil {
 		t.err = fmt.Errorf("the case cannot be set up: %w", err)

@@ -27,6 +27,7 @@ type Workload struct {
 	FirstToken uint64   // of the embedded server; 0: its default
 	QueueLimit int      // of the embedded server; 0: its default
 	Smoke      bool     // part of the smoke sweep
+	Alone      bool     // it stops its adapter, and so has one to itself
 	Own        *OwnFault
 	// Only restricts the faults that are swept; nil for all.
 	Only func(t *faults.Type, x Expected) bool

@@ -5,10 +5,11 @@ import (
 
 	"tornwire/faults"
 	"tornwire/frames"
+	"tornwire/history"
 )
 
 // paceWorkloads are those about pauses: of the client, and between its connections.
-var paceWorkloads = []*Workload{hotReconnect}
+var paceWorkloads = []*Workload{frozen, hotReconnect}
 
 const (
 	hotKey  = "hot-1"
@@ -46,4 +47,88 @@ var hotReconnect = &Workload{
 		r.use(r.openAcquire("c1", hotKey, second, 5*second))
 		r.close("c1")
 	},
+}
+
+const (
+	frozenKey   = "frozen-1"
+	meltedKey   = "frozen-2"
+	frozenWait  = 1500 * time.Millisecond
+	frozenLease = 6 * time.Second
+	// overslept is how long after the deadline a client is continued.
+	overslept = 500 * time.Millisecond
+)
+
+// frozen stops the client with its request under way, and continues it when its
+// deadline has passed and the grant lies in the buffer of its socket. The tool's own
+// holder has the key until the client has stopped, so that it cannot have the grant
+// before.
+var frozen = &Workload{
+	ID: "frozen",
+	Sentence: "a call (wait 1.5 s, lease 6 s) waits for a held key; every thread of its client is stopped, the key is granted to it, and it goes on " +
+		"0.5 s after its deadline; if its session is then still open, it is asked for another key, and its release of the grant is awaited",
+	Alone: true,
+	Only:  func(*faults.Type, Expected) bool { return false },
+	Exchange: func(g *frames.Grammar) []Expected {
+		return newExchange(g).session(1).c2s("A", frozenKey).s2c("A", frozenKey).c2s("R", frozenKey).s2c("R", frozenKey).list
+	},
+	Run: func(r *caseRun) {
+		token, ok := r.hold(frozenKey)
+		if !ok || !r.open("c1") {
+			return
+		}
+		defer r.close("c1")
+		c := r.acquire("c1", frozenKey, frozenWait, frozenLease)
+		r.seen(c, 1)
+		if !r.oversleep(c, func() { r.srv.Release(frozenKey, token) }) {
+			return
+		}
+		r.use(c)
+		if c.outcome == history.OutcomeAcquired || r.until(noticeLimit, onceDone("c1")) {
+			return
+		}
+		r.use(r.acquire("c1", meltedKey, second, 5*second))
+		r.until(frozenLease+second, onceOver(frozenKey))
+	},
+}
+
+// oversleep stops the client of a call over its deadline, and does something when it
+// has stopped. It is false if the case cannot go on.
+func (r *caseRun) oversleep(c *call, then func()) bool {
+	defer r.thaw()
+	if !r.freeze(c.client) {
+		return false
+	}
+	then()
+	r.pause(time.Until(c.deadline()) + overslept)
+	return !r.over()
+}
+
+// onceDone returns a condition for until: the client has begun to release something, or
+// has left a session on which it had asked for something.
+func onceDone(client string) func(history.Event) bool {
+	mine, asked := map[int]bool{}, map[int]bool{}
+	return once(func(e history.Event) bool {
+		switch {
+		case e.Kind == history.SessionOpened && e.Client == client:
+			mine[e.Session] = true
+		case e.Kind == history.Received && e.Dir == frames.ClientToServer && mine[e.Session] && e.Frame.Op == "A":
+			asked[e.Session] = true
+		case e.Kind == history.Received && e.Dir == frames.ClientToServer && mine[e.Session] && e.Frame.Op == "R":
+			return true
+		case e.Kind == history.EndSeen && e.Side == history.ClientSide:
+			return asked[e.Session]
+		}
+		return false
+	})
+}
+
+// onceOver returns a condition for until: the grant of a key to a client is over.
+func onceOver(key string) func(history.Event) bool {
+	theirs := map[uint64]bool{}
+	return once(func(e history.Event) bool {
+		if e.Kind == history.Granted && e.Key == key && e.Peer != "" {
+			theirs[e.Token] = true
+		}
+		return e.Kind == history.GrantEnded && e.Key == key && theirs[e.Token]
+	})
 }

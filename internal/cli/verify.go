@@ -97,6 +97,9 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 		f.opts.Start = verify.Command(args...)
 	} else {
 		f.opts.Start = verify.Library(reference.Library())
+		if f.opts.Alone, err = ownAdapter(); err != nil {
+			return err
+		}
 		if f.opts.Profile == "" {
 			f.opts.Profile = "official"
 		}

@@ -190,14 +190,14 @@ func (d defect) keeps(x *exchange, e end) time.Duration {
 // late tells whether a grant that is delivered now must not be entered. stale
 // is zero where the lease's end cannot be known.
 func (d defect) late(now, deadline, stale time.Time) bool {
-	if d != enterLate && !now.Before(deadline) {
+	if d != enterLate && d != entersAfterThaw && !now.Before(deadline) {
 		return true
 	}
 	return d != staleZero && !stale.IsZero() && !now.Before(stale)
 }
 
 // releasesLate tells whether a late grant is released.
-func (d defect) releasesLate() bool { return d != lateNotReleased }
+func (d defect) releasesLate() bool { return d != lateNotReleased && d != forgetsAfterThaw }
 
 // timeoutWord is the outcome for T.
 func (d defect) timeoutWord() string {

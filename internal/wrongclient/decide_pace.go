@@ -1,5 +1,20 @@
 package wrongclient
 
+import "time"
+
+// lastLook is under the lateness from which a grant counts as written after the
+// deadline.
+const lastLook = 150 * time.Millisecond
+
 // pauses tells whether the client lets some time pass before it makes another
 // connection to an address.
 func (d defect) pauses() bool { return d != reconnectHot }
+
+// looksAgain is how long a session goes on reading when a call's deadline has passed,
+// before it is closed.
+func (d defect) looksAgain(e end) time.Duration {
+	if (d == entersAfterThaw || d == forgetsAfterThaw) && e.how == endDeadline {
+		return lastLook
+	}
+	return 0
+}

@@ -229,6 +229,13 @@ func (s *session) await(ctx context.Context, x *exchange) answer {
 	}
 	if s.waiting(x) {
 		e := endOf(ctx)
+		if more := s.c.defect.looksAgain(e); more > 0 {
+			select {
+			case a := <-x.answer:
+				return a
+			case <-time.After(more):
+			}
+		}
 		keep := s.c.defect.keeps(x, e)
 		if keep > 0 && s.c.start(func() { s.closeAfter(keep, x, e) }) {
 			return answer{end: e}
