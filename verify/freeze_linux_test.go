@@ -1,0 +1,185 @@
+package verify
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tornwire/checker"
+)
+
+// asleep starts a shell with a child of its own, in one process group.
+func asleep(t *testing.T) *process {
+	t.Helper()
+	p, err := startProcess([]string{"sh", "-c", "sleep 600 & echo up; wait"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		killGroup(p.cmd)
+		<-p.exited
+		_ = p.Stop()
+	})
+	if _, err := p.out.Read(make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestFreeze: what a process has started stops with it, and is seen when it goes on.
+func TestFreeze(t *testing.T) {
+	p := asleep(t)
+	if p.frozen() == nil {
+		t.Error("it is frozen from the beginning")
+	}
+	if err := p.freeze(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	members, err := groupMembers(p.cmd.Process.Pid)
+	if err != nil || len(members) != 2 || p.frozen() != nil {
+		t.Errorf("members %v, %v, %v", members, err, p.frozen())
+	}
+	for _, pid := range members { // one that goes on is enough
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		for p.frozen() == nil && t.Context().Err() == nil {
+			continue
+		}
+		if err := p.freeze(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.thaw()
+	for p.frozen() == nil && t.Context().Err() == nil {
+		continue
+	}
+	killGroup(p.cmd)
+	<-p.exited
+	if err := p.freeze(t.Context()); err == nil {
+		t.Error("an adapter that has exited is frozen")
+	}
+	p.thaw()
+}
+
+// TestHolds: a socket is found with the process that has it.
+func TestHolds(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, network := range []string{"tcp4", "tcp"} {
+		c, err := net.Dial(network, l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		local := c.LocalAddr().String()
+		if err := asleep(t).holds(local); err == nil || !strings.Contains(err.Error(), "no process of the adapter's group") {
+			t.Errorf("another process has our socket: %v", err)
+		}
+		f, err := c.(*net.TCPConn).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("sleep", "600")
+		cmd.ExtraFiles = []*os.File{f}
+		ownGroup(cmd)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		if err := (&process{cmd: cmd}).holds(local); err != nil {
+			t.Error(err)
+		}
+		killGroup(cmd)
+		_ = cmd.Wait()
+	}
+	if err := (&process{}).holds("127.0.0.1:1"); err == nil {
+		t.Error("a connection that is not there is found")
+	}
+}
+
+func TestKernelAddr(t *testing.T) {
+	for s, want := range map[string]string{
+		"0100007F:1F90":                         "127.0.0.1:8080",
+		"0000000000000000FFFF00000100007F:1F90": "127.0.0.1:8080",
+		"00000000000000000000000001000000:0016": "[::1]:22",
+	} {
+		if got, ok := kernelAddr(s); !ok || got != netip.MustParseAddrPort(want) {
+			t.Errorf("%s: %v, want %s", s, got, want)
+		}
+	}
+	for _, s := range []string{"", "0100007F", "0100007F:", "01007F:1F90", "0100007G:1F90", "0100007F:11F90"} {
+		if got, ok := kernelAddr(s); ok {
+			t.Errorf("%q is %v", s, got)
+		}
+	}
+}
+
+// TestFrozenElsewhere: a client that does not stop with its adapter is not judged.
+func TestFrozenElsewhere(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := runPlan(t, Options{
+		Cases: []string{"ticketing/frozen/none"}, Start: Library(referenceLibrary()),
+		Alone: Command("setsid", "-w", self, aloneWord, referenceName),
+	})
+	if len(r.Results) != 1 || r.Results[0].Verdict != checker.Skipped || !strings.Contains(r.Results[0].Reason, "not certain that what was stopped is the client") {
+		t.Errorf("%+v", r.Results)
+	}
+}
+
+// TestFrozenLeavesNothing: a run that is cancelled while its client is stopped leaves
+// no process behind.
+func TestFrozenLeavesNothing(t *testing.T) {
+	t.Parallel()
+	made := make(chan *process, 1)
+	alone := func() (transport, error) {
+		tr, err := asProcess(referenceName)()
+		if err == nil {
+			made <- tr.(*process)
+		}
+		return tr, err
+	}
+	plan, err := NewPlan(Options{Cases: []string{"ticketing/frozen/none"}, Start: Library(referenceLibrary()), Alone: alone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	over := make(chan *Report)
+	go func() { over <- Run(ctx, plan, nil) }()
+	var p *process
+	select {
+	case p = <-made:
+	case r := <-over:
+		t.Fatalf("the client was not started: %+v", r.Results)
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for p.frozen() != nil {
+		select {
+		case <-tick.C:
+		case r := <-over:
+			t.Fatalf("the client never stopped: %+v", r.Results)
+		}
+	}
+	cancel()
+	<-over
+	select {
+	case <-p.exited:
+	default:
+		t.Error("its process is still there")
+	}
+}
