@@ -75,6 +75,9 @@ type Policy struct {
 	// NoPong says that the adapter does not answer pings, so that nobody knows
 	// whether the client was alive (P11): settles is then not checked.
 	NoPong bool
+	// Witnessed says that the entries and exits are told by the application under
+	// test; else they are those of the tool's own, and no-overstay is not judged.
+	Witnessed bool
 	// Embedded says that the server is ours. A certain server finding is then our
 	// own bug, and the client findings of the case become suspect.
 	Embedded bool

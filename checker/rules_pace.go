@@ -17,5 +17,12 @@ func paceRules() []implemented {
 			"More than 20 connections to one address were accepted from a client in each of three seconds in a row, for each session that it ever had at a time.",
 			"Every connection is accepted and closed with a FIN for 3 s, while a call waits.",
 		}, errorBacksOff},
+		{Rule{
+			"no-overstay", sideClient, Hygiene,
+			"The application is not kept inside past its lease.",
+			"spec/ticketing.md §2",
+			"The application's own witness told that it came out over a second after its lease had ended.",
+			"Nothing provokes it: it is judged where an application tells when it enters and leaves (tornwire serve), never in verify.",
+		}, noOverstay},
 	}
 }

@@ -153,7 +153,7 @@ func TestTurnedAwayLater(t *testing.T) {
 				b.stop()
 				return
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			cl.wantGot("client", "", history.FIN)
 			wantEnds(t, b.stop(), "client fin sent by fault", "client rst sent by teardown")

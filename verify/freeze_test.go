@@ -41,7 +41,7 @@ func TestPongsWhileFrozen(t *testing.T) {
 			conn.freezing()
 			conn.froze()
 			if c.again {
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				conn.pong(adapter.Response{Type: adapter.TypePong}) // written before
 				conn.pings.sent = time.Now()
 				conn.pong(adapter.Response{Type: adapter.TypePong})

@@ -150,14 +150,15 @@ func mutant(t *testing.T, d wrongclient.Defect, dialect string, want checker.Ver
 	}
 }
 
-// TestEveryRuleHasAMutant: there is a client that breaks each rule about clients.
+// TestEveryRuleHasAMutant: there is a client that breaks each rule about clients, but
+// for the one about the application, which in verify is the tool's own.
 func TestEveryRuleHasAMutant(t *testing.T) {
 	shown := map[string]bool{}
 	for _, d := range wrongclient.Defects() {
 		shown[d.Rule], shown[besides[d.Name]] = true, true
 	}
 	for _, r := range checker.Rules() {
-		if r.Side == "client" && !shown[r.ID] {
+		if r.Side == "client" && !shown[r.ID] && r.ID != "no-overstay" {
 			t.Errorf("no defect breaks %s", r.ID)
 		}
 	}
