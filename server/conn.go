@@ -65,7 +65,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		hung: make(chan struct{}), drained: make(chan struct{}), broken: make(chan struct{}),
 		written: make(chan struct{}), done: make(chan struct{}),
 	}
-	c.me = party{out: c}
+	c.me = party{out: c, seat: s.seat}
 	if a := nc.RemoteAddr(); a != nil {
 		c.me.peer = a.String()
 	}

@@ -6,13 +6,15 @@ import (
 	"tornwire/frames"
 )
 
-// Reasons of the E frames that this server sends (spec/ticketing.md §1.1, §1.4).
+// Reasons of the E frames that this server sends (spec/ticketing.md §1.1, §1.4, §2).
 // reasonNoToken answers an acquire that could only be granted by wrapping the
 // token counter.
 const (
 	reasonAuthFailed = "auth_failed"
 	reasonBadFrame   = "bad_frame"
 	reasonNoToken    = "no_token"
+	reasonNoLeader   = "no_leader"
+	reasonNotActive  = "not_active"
 )
 
 // dialect is what a grammar means to the server: the rows it reads and writes,
@@ -25,6 +27,8 @@ type dialect struct {
 	answers  [outcomes]*frames.Shape // nil where the dialect has no such reply
 	fault    *frames.Shape
 	alive    *frames.Shape // a keep-alive
+	moved    *frames.Shape
+	notice   *frames.Shape // nil where the dialect has none
 
 	hasOwner    bool
 	exactToken  bool // a release names its token
@@ -53,6 +57,10 @@ func newDialect(g *frames.Grammar) *dialect {
 		release:  g.MustShape(frames.ClientToServer, "R"),
 		fault:    g.MustShape(frames.ServerToClient, "E"),
 		alive:    g.MustShape(frames.ServerToClient, frames.OpKeepAlive),
+		moved:    g.MustShape(frames.ServerToClient, "M"),
+	}
+	if s, ok := g.Shape(frames.ServerToClient, "L"); ok {
+		d.notice = s
 	}
 	for o, op := range outcomeOps {
 		if s, ok := g.Shape(frames.ServerToClient, op); ok {

@@ -46,7 +46,7 @@ func (l *liveConns) count(do func(c *conn) bool) int {
 // never inside a frame. It returns on how many; a connection whose answers pile up
 // to OutboxLimit, or that is about to end, gets none.
 func (s *Server) KeepAlive() int {
-	return s.live.count(func(c *conn) bool { return c.greeted.Load() && c.out.keepAlive(s.dialect.alive) })
+	return s.live.count(func(c *conn) bool { return c.greeted.Load() && c.out.offer(s.dialect.alive, nil) })
 }
 
 // HalfClose sends FIN on every live connection, behind what is queued to be

@@ -130,6 +130,7 @@ type deaf struct{}
 
 func (deaf) answer(outcome, string, uint64, uint64) bool { return true }
 func (deaf) complain(string)                             {}
+func (deaf) redirect(string)                             {}
 func (deaf) hangUp()                                     {}
 func (deaf) idle()                                       {}
 

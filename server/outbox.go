@@ -71,12 +71,12 @@ func (o *outbox) halfCloses() bool {
 	return o.fin
 }
 
-// keepAlive lets a keep-alive follow what waits. It is false, and the connection
-// is left alone, if there is no room for it or the outbox has ended.
-func (o *outbox) keepAlive(s *frames.Shape) bool {
+// offer lets a frame that nobody asked for follow what waits. It is false, and the
+// connection is left alone, if there is no room for it or the outbox has ended.
+func (o *outbox) offer(s *frames.Shape, tail []byte) bool {
 	taken := false
 	o.put(func(b []byte) ([]byte, bool) {
-		out, err := s.Append(b, nil)
+		out, err := s.Append(b, tail)
 		taken = err == nil && len(out) <= OutboxLimit
 		return out, taken
 	})

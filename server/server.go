@@ -1,5 +1,6 @@
 // Package server is the embedded Ticketing lock server: one node that speaks
-// every dialect of spec/ticketing.md §1 and keeps the lock table of its §2.
+// every dialect of spec/ticketing.md §1 and keeps the lock table of its §2, or a
+// Cluster of such nodes with one table.
 //
 // The table decides under one lock and does no I/O; connections carry its
 // answers in the order in which it decided them. Time comes from package time,
@@ -70,6 +71,7 @@ type Server struct {
 	cfg     Config
 	dialect *dialect
 	table   *table
+	seat    *seat // in a cluster, or nil
 	conns   atomic.Int64
 	live    liveConns
 }

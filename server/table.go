@@ -50,11 +50,12 @@ type lock struct {
 	queue list.List // of *attempt, FIFO
 }
 
-// party is a connection as the table knows it. All but peer and out is guarded
+// party is a connection as the table knows it. All but peer, out and seat is guarded
 // by the table's lock.
 type party struct {
 	peer   string
 	out    sink
+	seat   *seat     // of the node that the connection is to; nil for a server that is alone
 	queued list.List // of *attempt
 	fin    bool      // sends no more requests
 	gone   bool      // gets no more answers
@@ -66,6 +67,7 @@ type sink interface {
 	// answer is false if the dialect cannot say it: the connection must end.
 	answer(o outcome, key string, owner, token uint64) bool
 	complain(reason string)
+	redirect(address string)
 	// hangUp asks for the connection to end once its answers are written.
 	hangUp()
 	// idle tells that nothing is queued any more and no request will come.
@@ -99,7 +101,7 @@ func (t *table) acquire(a *attempt) (token uint64, ok bool) {
 	defer t.mu.Unlock()
 	now := t.settle()
 	defer t.arm()
-	if a.from != nil && a.from.gone {
+	if a.from != nil && (a.from.gone || t.turnsAway(a.from)) {
 		return 0, false
 	}
 	a.seq, a.slot = t.seq, -1
@@ -144,7 +146,7 @@ func (t *table) release(from *party, key string, token uint64, exact bool) bool 
 	defer t.mu.Unlock()
 	now := t.settle()
 	defer t.arm()
-	if from != nil && from.gone {
+	if from != nil && (from.gone || t.turnsAway(from)) {
 		return false
 	}
 	l := t.locks[key]
