@@ -12,6 +12,7 @@ package history
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 
 	"tornwire/frames"
@@ -118,6 +119,19 @@ const (
 	// CaseEnding: the workload is over; what follows is the tool clearing up.
 	CaseEnding Kind = "case_ending"
 )
+
+// kinds is every kind above, in their order.
+var kinds = []Kind{
+	SessionOpened, ServerDialed, Received, WriteBegun, WriteAccepted, Acked, EndSeen, EndSent, Fired, WentOpaque,
+	AcceptFailed, ServerLost, ServerBack,
+	ClientOpened, CloseAsked, ClientClosed, CallAsked, CallStarted, CallResult, CancelAsked, CancelDone, Entered, Left,
+	ReleaseAsked, ReleaseResult, CallOverdue,
+	Queued, Granted, GrantEnded, AttemptEnded,
+	RanLate, CaseEnding,
+}
+
+// Kinds lists every kind of event that this package knows.
+func Kinds() []Kind { return slices.Clone(kinds) }
 
 // Words for Event.How.
 const (

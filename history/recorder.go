@@ -98,15 +98,16 @@ func (r *Recorder) Full() bool {
 // read by far.
 const MaxLine = 1 << 20
 
-// WriteJSON writes events as JSON Lines. Text that is not UTF-8 is written with
-// U+FFFD in its place. It refuses an event whose line is over MaxLine and more
-// than MaxEvents events, because ReadJSON would.
+// WriteJSON writes events as JSON Lines, without loss: text that is not UTF-8, as a
+// key on the wire may be, is written with U+FFFD in its place and as it is, in
+// hexadecimal, in the member "bytes". It refuses an event whose line is over MaxLine
+// and more than MaxEvents events, because ReadJSON would.
 func WriteJSON(w io.Writer, events []Event) error {
 	if len(events) > MaxEvents {
 		return fmt.Errorf("history has %d events, over %d", len(events), MaxEvents)
 	}
 	for i := range events {
-		line, err := json.Marshal(&events[i])
+		line, err := json.Marshal(lineOf(&events[i]))
 		if err != nil {
 			return fmt.Errorf("event %d: %w", i+1, err)
 		}
@@ -130,11 +131,14 @@ func ReadJSON(r io.Reader) ([]Event, error) {
 		if len(out) >= MaxEvents {
 			return nil, fmt.Errorf("line %d: more than %d events", len(out)+1, MaxEvents)
 		}
-		var e Event
-		if err := json.Unmarshal(sc.Bytes(), &e); err != nil {
+		l := line{Event: new(Event)}
+		if err := json.Unmarshal(sc.Bytes(), &l); err != nil {
 			return nil, fmt.Errorf("line %d: %w", len(out)+1, err)
 		}
-		out = append(out, e)
+		if err := l.restore(); err != nil {
+			return nil, fmt.Errorf("line %d: %w", len(out)+1, err)
+		}
+		out = append(out, *l.Event)
 	}
 	switch err := sc.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
