@@ -78,7 +78,7 @@ var sweepArgs = map[string]faults.Args{
 
 // rulesOf returns the rules that put the case's fault onto its frame.
 func rulesOf(c Case, g *frames.Grammar) (*faults.Set, error) {
-	if c.ID.Fault == NoFault {
+	if c.ID.Fault == NoFault || c.Workload.Own != nil && c.Workload.Own.Payload != nil {
 		return nil, nil
 	}
 	t, ok := faults.ByID(c.ID.Fault)

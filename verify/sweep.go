@@ -31,6 +31,9 @@ func allCases(g *frames.Grammar, sweep string) []Case {
 			id := base
 			id.Frame, id.Offset, id.Fault = own.Frame, own.At, own.Fault
 			i := slices.IndexFunc(list, func(x Expected) bool { return x.Frame == own.Frame })
+			if own.AtEnd {
+				id.Offset = list[i].Size
+			}
 			out = append(out, Case{ID: id, Workload: w, Frame: list[i]})
 			continue
 		}

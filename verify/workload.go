@@ -54,6 +54,11 @@ type OwnFault struct {
 	// Each gives the arguments by client, where they differ; the fault then acts on
 	// the first such frame of each of these clients.
 	Each map[string]faults.Args
+	// AtEnd: the fault acts behind the frame, whose size depends on the dialect.
+	AtEnd bool
+	// Payload builds what is injected, if that depends on a request. The run has no
+	// rule then until the workload arms one with interject, when the request has come.
+	Payload func(g *frames.Grammar, q request) []byte
 }
 
 // holdsEach tells whether the workload's own fault is meant on every client that

@@ -1,0 +1,121 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"tornwire/faults"
+	"tornwire/frames"
+	"tornwire/history"
+)
+
+// request is an acquire as it came from the client.
+type request struct {
+	client  string
+	session int
+	key     string
+	owner   uint64 // 0 in a dialect without
+}
+
+// requestOf finds the last acquire for the key of a call on the wire.
+func (r *caseRun) requestOf(c *call) (q request, ok bool) {
+	shape := r.grammar.MustShape(frames.ClientToServer, "A")
+	events, _ := r.rec.Events(0)
+	client, begun := map[int]string{}, map[int][]byte{}
+	for _, e := range events {
+		switch {
+		case e.Kind == history.SessionOpened:
+			client[e.Session] = e.Client
+		case e.Kind != history.Received || e.Dir != frames.ClientToServer || e.Frame.Op != "A":
+			continue
+		default:
+			begun[e.Session] = append(begun[e.Session], e.Data...)
+			if !e.Last {
+				continue
+			}
+			b := begun[e.Session]
+			delete(begun, e.Session)
+			if client[e.Session] == c.client && shape.Check(b) == nil && string(shape.TailOf(b)) == c.key {
+				q, ok = request{client: c.client, session: e.Session, key: c.key}, true
+				q.owner, _ = shape.Uint(b, "owner")
+			}
+		}
+	}
+	return q, ok
+}
+
+// leaveLimit is how long a client may take to leave a session on which it got what
+// it has to leave it for. It is over the lateness that a living client is allowed.
+const leaveLimit = 300 * time.Millisecond
+
+// interject has the server send a keep-alive on all sessions, with the payload of the
+// workload's own fault in front of it on the sessions of the waiting calls, and waits
+// until the clients have left these, or have had the time to.
+func (r *caseRun) interject(calls ...*call) {
+	staying := map[int]bool{}
+	for _, c := range calls {
+		if q, ok := r.requestOf(c); ok && r.arm(q) {
+			staying[q.session] = true
+		}
+	}
+	r.srv.KeepAlive()
+	r.until(leaveLimit, func(e history.Event) bool {
+		if e.Kind == history.EndSeen && e.Side == history.ClientSide {
+			delete(staying, e.Session)
+		}
+		return len(staying) == 0
+	})
+}
+
+// arm arms the workload's own fault for the session of a request. It is false if there
+// is none, or the case has failed.
+func (r *caseRun) arm(q request) bool {
+	t, ok := faults.ByID(r.id.Fault)
+	if !ok {
+		return false
+	}
+	err := r.px.Arm(faults.Rule{
+		ID: r.id.String() + "/" + q.client, Fault: t, Inject: r.of.Workload.Own.Payload(r.grammar, q), Times: 1,
+		Trigger: faults.Trigger{Dir: frames.ServerToClient, Op: frames.OpKeepAlive, Session: q.session},
+	})
+	if err != nil {
+		r.fail(fmt.Errorf("the fault cannot be armed: %w", err))
+	}
+	return err == nil
+}
+
+// leaves matches the client's end of a session.
+func leaves(session int) func(history.Event) bool {
+	return func(e history.Event) bool {
+		return e.Kind == history.EndSeen && e.Side == history.ClientSide && e.Session == session
+	}
+}
+
+// orphanLimit is how long the release of a grant that nobody waited for is awaited:
+// as long as the checker gives it, and a little more.
+const orphanLimit = 5500 * time.Millisecond
+
+// orphanReleased waits until a client has sent a release of a token, whose grant
+// nobody granted. Without tokens in a release there is nothing to wait for.
+func (r *caseRun) orphanReleased(client string, token uint64) {
+	shape := r.grammar.MustShape(frames.ClientToServer, "R")
+	if _, ok := shape.Field("token"); !ok || r.id.Fault == NoFault {
+		return
+	}
+	mine, begun := map[int]bool{}, map[int][]byte{}
+	r.until(orphanLimit, once(func(e history.Event) bool {
+		switch {
+		case e.Kind == history.SessionOpened && e.Client == client:
+			mine[e.Session] = true
+		case e.Kind == history.Received && mine[e.Session] && e.Dir == frames.ClientToServer && e.Frame.Op == "R":
+			if e.Off == 0 {
+				begun[e.Session] = nil
+			}
+			begun[e.Session] = slices.Concat(begun[e.Session], e.Data)
+			t, ok := shape.Uint(begun[e.Session], "token")
+			return ok && t == token
+		}
+		return false
+	}))
+}
