@@ -56,7 +56,7 @@ func shows(defect, dialect string) []string {
 	case "fifo-key", "fifo-connection":
 		return []string{dialect + "/pipelined/none"}
 	case "key-only":
-		return cuts(dialect, "single", "s2c.A.1", []int{0}, "inject-stray")
+		return append(cuts(dialect, "single", "s2c.A.1", []int{0}, "inject-stray"), cuts(dialect, "stray-reply", "s2c.keepalive.1", []int{0}, "inject-stray")...)
 	case "op-blind":
 		return cuts(dialect, "single", "s2c.R.1", []int{0}, "inject-stray")
 	case "owner-constant", "zero-as-one":
@@ -96,7 +96,7 @@ var severityShown = map[string]checker.Severity{
 }
 
 // besides lists a second rule that a defect certainly breaks.
-var besides = map[string]string{"late-not-released": "release-known"}
+var besides = map[string]string{"late-not-released": "release-known", "stray-ignored": "unmatched-released"}
 
 var verdictOf = map[checker.Severity]checker.Verdict{
 	checker.Safety: checker.Unsafe, checker.Contract: checker.Nonconforming, checker.Hygiene: checker.NonStrict,

@@ -23,6 +23,9 @@ func (d defect) splitter(g *frames.Grammar) splitter {
 	if d == newlineFirst {
 		return &newlineSplitter{g: g}
 	}
+	if d.skips() {
+		return &skippingSplitter{g: g, d: d, dec: g.Decoder(frames.ServerToClient)}
+	}
 	return &countSplitter{dec: g.Decoder(frames.ServerToClient)}
 }
 
@@ -44,6 +47,8 @@ func (d defect) matches(f frame, x *exchange) bool {
 		return fits
 	case d == fifoKey, d == keyOnly && x.ops == acquireAnswers:
 		return fits && f.tail() == x.key
+	case d == keyBlind && x.ops == acquireAnswers:
+		return fits && f.id() == x.id
 	case d == opBlind:
 		return f.id() == x.id && f.tail() == x.key
 	}

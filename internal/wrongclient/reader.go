@@ -2,6 +2,7 @@ package wrongclient
 
 import (
 	"strings"
+	"time"
 
 	"tornwire/frames"
 )
@@ -12,6 +13,9 @@ func (s *session) read() {
 	buf := make([]byte, 4096)
 	for {
 		n, err := s.conn.Read(buf)
+		if pause := s.c.defect.readsAfter(); n > 0 && pause > 0 {
+			sleep(s.c.root, time.Now().Add(pause))
+		}
 		if n > 0 {
 			if e, fatal := r.feed(buf[:n]); fatal {
 				s.close(e)
@@ -19,6 +23,7 @@ func (s *session) read() {
 			}
 		}
 		if err != nil {
+			r.torn()
 			s.close(endOfError(err))
 			return
 		}
@@ -76,6 +81,9 @@ func (r *reader) take(f frame) (end, bool) {
 		c.setHint(f.tail())
 		return end{endFrame, "moved"}, true
 	case "E":
+		if c.defect.passesOver(f.tail()) {
+			return end{}, false
+		}
 		c.refused(r.s.node, f.tail())
 		return end{endFrame, "server said " + f.tail()}, true
 	}
@@ -85,7 +93,7 @@ func (r *reader) take(f frame) (end, bool) {
 // reply gives an answer to the exchange that waits for it. If there is none the
 // session has to end.
 func (r *reader) reply(f frame) (end, bool) {
-	if r.deliver(f) {
+	if r.deliver(f) || r.s.c.defect.dropsStrays() {
 		return end{}, false
 	}
 	if f.shape.Op == "A" && !f.cut {

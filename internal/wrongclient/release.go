@@ -114,7 +114,7 @@ func (c *client) sendRelease(ctx context.Context, s *session, g *grant, x *excha
 // Without a token in the release it would end whatever holds the key. The session
 // that it came on is about to end.
 func (c *client) orphan(s *session, f frame) {
-	if c.exact && !c.matched.has(f.token()) {
+	if c.exact && c.defect.releasesOrphan(c.matched.has(f.token())) {
 		c.releaseLater(&grant{key: f.tail(), token: f.token(), owner: f.id(), avoid: s})
 	}
 }
