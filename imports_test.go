@@ -34,6 +34,7 @@ var rooms = []room{
 	{"faults/toxics", []string{"frames", "faults"}, "toxics are byte stages: of frames they know the direction alone"},
 	{"proxy", []string{"frames", "faults", "history"}, "the data path knows neither lock servers, nor clients, nor verdicts"},
 	{"server", []string{"frames"}, "the embedded server is a peer of its own; it shares the grammar with the client and nothing else"},
+	{"server/stub", []string{"frames"}, "it says what its script says; the right server behind it is for whoever sets it up to bring"},
 	{"client", []string{"frames"}, "people use it as a library without the rest of the tool"},
 	{"checker", []string{"frames", "history"}, "an oracle judges what was recorded, never the code that made it"},
 	{
@@ -47,7 +48,10 @@ var rooms = []room{
 	{"internal/wrongclient", []string{"adapter", "frames"}, "it must not share the reference client's code, or it would share its mistakes"},
 	{
 		"verify",
-		[]string{"frames", "history", "faults", "proxy", "server", "client", "checker", "adapter", "adapter/reference", "scenarios", "internal/memnet", "internal/words"},
+		[]string{
+			"frames", "history", "faults", "proxy", "server", "server/stub", "client", "checker", "adapter", "adapter/reference", "scenarios",
+			"internal/memnet", "internal/words",
+		},
 		"the sweep is driven by commands and tests, it does not know them",
 	},
 	{
@@ -80,6 +84,7 @@ var guests = []guest{
 	{"github.com/BurntSushi/toml", []string{"frames", "scenarios", "internal/cli"}, "files are read at the edge and validated as a whole"},
 	{"github.com/gorilla/mux", []string{"api"}, "routes belong to the API"},
 	{"github.com/Shopify/toxiproxy/v2", []string{"faults/toxics"}, "its traps are fenced off in one place"},
+	{"github.com/anishathalye/porcupine", []string{"checker"}, "what orders of operations are possible is for the oracle to say"},
 	{"github.com/pires/go-proxyproto", []string{"proxy"}, "a PROXY header goes in front of the link's first byte, where only the data path is"},
 	{"testing", []string{"verifytest"}, "it registers flags and pulls test code into the shipped binary"},
 	{"pgregory.net/rapid", nil, "it is for tests only"},

@@ -151,7 +151,15 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 	if err != nil {
 		return nil, err
 	}
-	cfg := proxy.Config{Grammar: r.grammar, Upstream: l.Addr().String(), Rules: rules, Recorder: r.rec, Dial: inside.Dial, ReadSize: readSize, Observe: r.unaccepted}
+	front, err := r.scripted(inside, l.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	upstream := l.Addr()
+	if front != nil {
+		upstream = front.l.Addr()
+	}
+	cfg := proxy.Config{Grammar: r.grammar, Upstream: upstream.String(), Rules: rules, Recorder: r.rec, Dial: inside.Dial, ReadSize: readSize, Observe: r.unaccepted}
 	if !conn.closes() {
 		cfg.Keep = conn.keep
 	}
@@ -162,6 +170,9 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 	r.ctx, r.cancel = context.WithCancelCause(tctx)
 	context.AfterFunc(r.ctx, stop)
 	r.wg.Go(func() { _ = r.srv.Serve(r.netCtx, l) })
+	if front != nil {
+		r.wg.Go(func() { _ = front.Serve(r.netCtx, front.l) })
+	}
 	r.wg.Go(r.heed)
 	if lasts := refusesLater(c); lasts > 0 {
 		r.wg.Go(func() { r.refuseFor(lasts) })

@@ -80,7 +80,7 @@ func shows(defect, dialect string) []string {
 	case "release-twice":
 		return []string{dialect + "/contended/none"}
 	}
-	for _, more := range []func(string, string) []string{strayShows, sessionShows, clusterShows, paceShows} {
+	for _, more := range []func(string, string) []string{strayShows, sessionShows, clusterShows, paceShows, tableShows} {
 		if ids := more(defect, dialect); len(ids) > 0 {
 			return ids
 		}

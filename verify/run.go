@@ -289,7 +289,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 	case c.ID.Fault != NoFault && !t.Fired:
 		t.err = errUnfired
 	default:
-		policy := r.policy
+		policy := policyOf(c.Workload, r.policy)
 		policy.NoPong = !conn.hasPong()
 		t.judge(events, policy)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"tornwire/faults"
 	"tornwire/frames"
+	"tornwire/server/stub"
 )
 
 // serverID is the first word of the greeting. With a nonce of 16 digits the
@@ -42,6 +43,10 @@ type Workload struct {
 	// Control is the run without a fault, where Run without its own fault would
 	// not do.
 	Control func(r *caseRun)
+	// Stub puts a scripted server in front of the embedded one, for what no right
+	// server does. What it does accuses no server, and the table, which did not decide
+	// all that the client was told, is not seen.
+	Stub func(g *frames.Grammar) []stub.Step
 }
 
 // OwnFault is the one fault of a workload that withholds by itself; it is swept
@@ -89,7 +94,7 @@ func Workloads() []*Workload { return slices.Clone(workloads) }
 var workloads = slices.Concat([]*Workload{
 	single, immediate, expired, lateReply, contended, timesOut, fullQueue, pipelined, lateGrant,
 	halfClose, keepAlive, reconnect, lateConnect,
-}, strayWorkloads, sessionWorkloads, clusterWorkloads, paceWorkloads)
+}, strayWorkloads, sessionWorkloads, clusterWorkloads, paceWorkloads, tableWorkloads)
 
 // WorkloadByID finds a workload.
 func WorkloadByID(id string) (*Workload, bool) {

@@ -121,7 +121,8 @@ func (c *client) sendAcquire(ctx context.Context, s *session, k *call, x *exchan
 		return false
 	}
 	defer s.endTurn()
-	if !s.register(x) {
+	late := c.defect.registersLate(c.written.Add(1))
+	if !late && !s.register(x) {
 		return false
 	}
 	k.stamp = time.Now()
@@ -133,6 +134,12 @@ func (c *client) sendAcquire(ctx context.Context, s *session, k *call, x *exchan
 	}
 	k.sent = true
 	s.write(ctx, b)
+	if late {
+		sleep(ctx, time.Now().Add(registerPause))
+		if !s.register(x) {
+			x.answer <- answer{end: end{endReset, "the session is over"}}
+		}
+	}
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tornwire/frames"
@@ -39,6 +40,7 @@ type client struct {
 	exact    bool   // a release names a token
 	owner    uint64 // for the defect that has only one
 	matched  tokens
+	written  atomic.Uint64 // acquires
 
 	root    context.Context // over when the client is closed
 	cancel  context.CancelFunc

@@ -1,0 +1,50 @@
+package verify
+
+import (
+	"context"
+	"net"
+
+	"tornwire/checker"
+	"tornwire/internal/memnet"
+	"tornwire/server/stub"
+)
+
+// script is the scripted server in front of a case's embedded one, and where it is
+// reached.
+type script struct {
+	*stub.Server
+	l net.Listener
+}
+
+// scripted makes the scripted server that the case's workload asks for, nil if it
+// asks for none.
+func (r *caseRun) scripted(inside *memnet.Network, behind string) (*script, error) {
+	if r.of.Workload.Stub == nil {
+		return nil, nil
+	}
+	s, err := stub.New(stub.Config{
+		Dialect: r.grammar.Name, Steps: r.of.Workload.Stub(r.grammar),
+		Behind: func(ctx context.Context) (net.Conn, error) { return inside.Dial(ctx, "tcp", behind) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := inside.Listen("tcp", serverID+":2")
+	return &script{s, l}, err
+}
+
+// policyOf is the policy by which a case of the workload is judged. With a script in
+// the server's place the table was not asked all, and no rule about the server is
+// judged: what breaks it is ours.
+func policyOf(w *Workload, p checker.Policy) checker.Policy {
+	if w.Stub == nil {
+		return p
+	}
+	p.SawTable, p.Embedded = false, false
+	only := map[string]bool{}
+	for _, rule := range checker.Rules() {
+		only[rule.ID] = rule.Side == "client" && (p.Only == nil || p.Only[rule.ID])
+	}
+	p.Only = only
+	return p
+}
