@@ -23,7 +23,8 @@ const (
 // off, on a session on which nothing else but right answers was written and nothing
 // was torn. A client that had registered the attempt has no reason to close the
 // session, nor to end the call without a grant. That it read the answer needs no
-// proof (P3) where it closed: unread, it had even less reason to. Where it went on
+// other proof (P3) where it closed with FIN: unread, it would have closed with RST
+// (P4), and had even less reason to. Where it went on
 // without an outcome for as long as toSpare, the answer was acknowledged by its
 // kernel, the client answered pings (P11), and so it had read it.
 //
@@ -50,7 +51,7 @@ func registerFirst(j *judge) {
 			j.checked()
 		case c.result.happened() && c.outcome != history.OutcomeIndeterminate && c.outcome != history.OutcomeError:
 		case j.disturbed(s, c, acceptedAt(r)):
-		case s.closed.happened() && (s.closed.before(c.result) || s.closed.at < c.result.at+inFlight) && s.closed.at < acceptedAt(r).at+toSpare:
+		case j.leaves(s, r):
 			j.find(Contract, Certain, fmt.Sprintf("call %d on key %q was answered by %s on session %d %s after its request, with token %d, and the client closed the session %s later and told %s",
 				c.id, c.key, r.ref, s.id, ms(since(a.end(), r.end())), tokenOf(r), ms(since(acceptedAt(r), s.closed.moment)), ending(c)), j.answered(c, r))
 		case !j.policy.NoPong && j.hangs(r, c):
@@ -83,6 +84,9 @@ func (v *view) soleAnswer(a *attempt, c *call) *wireFrame {
 	if len(all) != 1 || !all[0].isOp(opAcquired) || !all[0].whole || all[0].session != a.session || !acceptedAt(all[0]).happened() {
 		return nil
 	}
+	if _, odd := all[0].innerNewline(); odd {
+		return nil // what a decoder makes of that is for header-by-count
+	}
 	return all[0]
 }
 
@@ -94,6 +98,18 @@ func (v *view) prompt(r *wireFrame, a *attempt, c *call) bool {
 	}
 	deadline, ok := v.deadline(c)
 	return !ok || at+toSpare <= deadline
+}
+
+// leaves tells whether the client closed a session on which an answer was there: with
+// FIN, since an RST is also what a close is that leaves input unread (P4), unless it
+// has named the answer's token.
+func (v *view) leaves(s *session, r *wireFrame) bool {
+	if !r.end().before(s.closed.moment) || s.closed.at >= acceptedAt(r).at+toSpare {
+		return false
+	}
+	return s.closed.happened() && (!s.reset || slices.ContainsFunc(v.releasesOf(s.client), func(f *wireFrame) bool {
+		return v.tokens && tokenOf(f) == tokenOf(r) && r.end().before(f.first())
+	}))
 }
 
 // disturbed tells whether anything but right answers may have made the client end a

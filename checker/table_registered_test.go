@@ -21,7 +21,11 @@ func TestRegisterFirst(t *testing.T) {
 		}{
 			{"taken", func(s *script) { s.early(50, 2*sec).acquired(1, "k1", 9) }, nil, true},
 			{"closed", func(s *script) { s.early(50, 2*sec).seen(1, history.FIN).told(1, indet) }, found, true},
-			{"closed with RST, an error told", func(s *script) { s.early(50, 2*sec).seen(1, history.RST).told(1, history.OutcomeError) }, found, true},
+			{"closed, an error told", func(s *script) { s.early(50, 2*sec).seen(1, history.FIN).told(1, history.OutcomeError) }, found, true},
+			{"closed with RST, unread for all we know", func(s *script) { s.early(50, 2*sec).seen(1, history.RST).told(1, indet) }, nil, false},
+			{"closed before the answer was there", func(s *script) {
+				s.ask(1, "c1", "k1", 2*sec, 30*sec).pass(s.req(1, "k1", 2, 30, 7)).seen(1, history.FIN).pass(s.got(1, "k1", 7, 9)).told(1, indet)
+			}, nil, false},
 			{"told, then closed", func(s *script) { s.early(50, 2*sec).told(1, indet).seen(1, history.FIN) }, found, true},
 			{"hangs", func(s *script) { s.early(50, 5*sec).wait(4*sec).told(1, indet) }, found, true},
 			{"never ends", func(s *script) {
@@ -45,7 +49,9 @@ func TestRegisterFirst(t *testing.T) {
 			{"a fault acted", func(s *script) {
 				s.add(history.Event{Kind: history.Fired, Session: 1, Fault: "delay"}).early(50, 2*sec).seen(1, history.FIN).told(1, indet)
 			}, nil, false},
-			{"after a notice", func(s *script) { s.pass(s.line(1, s2c, "M", "a:1")).early(50, 2*sec).seen(1, history.FIN).told(1, indet) }, nil, false},
+			{"after a notice", func(s *script) {
+				s.pass(s.line(1, s2c, "M", "a:1")).early(50, 2*sec).seen(1, history.FIN).told(1, indet)
+			}, nil, false},
 			{"after a stray", func(s *script) { s.pass(s.got(1, "k9", 5, 3)).early(50, 2*sec).seen(1, history.FIN).told(1, indet) }, nil, false},
 			{"a release was unanswered", func(s *script) { s.pass(s.rel(1, "k0", 3)).early(50, 2*sec).seen(1, history.FIN).told(1, indet) }, nil, false},
 			{"closed long after", func(s *script) { s.early(0, 9*sec).wait(3*sec).seen(1, history.FIN).told(1, indet) }, nil, false},
@@ -65,6 +71,13 @@ func TestRegisterFirst(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRegisterFirstNamesTheToken: who releases a token has read it.
+func TestRegisterFirstNamesTheToken(t *testing.T) {
+	s := newScript(t, v1).open(1, "c1").open(2, "c1").early(50, 2*sec).seen(1, history.RST)
+	s.pass(s.rel(2, "k1", 9)).told(1, indet)
+	s.want(judged(s, registeredRule, true), registeredRule+" contract")
 }
 
 // early plays a call that is answered a millisecond after its request; acked bytes of

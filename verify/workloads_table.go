@@ -16,7 +16,7 @@ const (
 	// earlyRounds is how often it is tried: a client that registers its request after
 	// the write is caught only if the answer comes between the two.
 	earlyRounds = 25
-	earlyToken  = 0x4541524C59000000
+	earlyToken  = 0x4541524C59000010 // no token of it holds a newline byte
 )
 
 // earlyReply is a server whose grant is under way before it has read the request's

@@ -16,7 +16,6 @@ type Frame struct {
 	g     *frames.Grammar
 }
 
-
 // Op is the frame's op.
 func (f Frame) Op() string { return f.shape.Op }
 

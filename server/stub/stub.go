@@ -120,13 +120,13 @@ func (s *Step) check(behind bool) error {
 	case s.Dir == frames.ServerToClient && !behind:
 		return errors.New("no server is behind whose answers it could be about")
 	case s.Dir == frames.ServerToClient && s.At != 0:
-		return errors.New("At is for requests")
+		return errors.New("only a request can be acted on before it is whole")
 	case s.At < 0 || s.Nth < 0:
-		return fmt.Errorf("At is %d and Nth is %d, not 0 or more", s.At, s.Nth)
+		return fmt.Errorf("byte %d and number %d are not 0 or more", s.At, s.Nth)
 	case s.At > 0 && s.Pass != nil:
 		return errors.New("a request that is not whole cannot be passed on")
 	case s.Pause < 0 || s.Pause > MaxPause:
-		return fmt.Errorf("Pause is %v, not 0 to %v", s.Pause, MaxPause)
+		return fmt.Errorf("a pause of %v is not 0 to %v", s.Pause, MaxPause)
 	}
 	return nil
 }

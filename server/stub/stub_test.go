@@ -240,11 +240,11 @@ func TestLimits(t *testing.T) {
 func TestScriptsThatCannotBe(t *testing.T) {
 	pass := func(stub.Frame) []byte { return nil }
 	for want, s := range map[string]stub.Step{
-		"no server is behind":            {Dir: frames.ServerToClient},
-		"there is no direction 7":        {Dir: 7},
-		"cannot be passed on":            {At: 3, Pass: pass},
-		"Pause is 2h0m0s, not 0 to 1h0m": {Pause: 2 * time.Hour},
-		"At is -1 and Nth is 0":          {At: -1},
+		"no server is behind":                {Dir: frames.ServerToClient},
+		"there is no direction 7":            {Dir: 7},
+		"cannot be passed on":                {At: 3, Pass: pass},
+		"a pause of 2h0m0s is not 0 to 1h0m": {Pause: 2 * time.Hour},
+		"byte -1 and number 0":               {At: -1},
 	} {
 		if _, err := stub.New(stub.Config{Steps: []stub.Step{{}, s}}); err == nil || !strings.Contains(err.Error(), "step 2: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
