@@ -9,7 +9,7 @@ import (
 
 // turned is a connection of client c1 that is accepted and gets a FIN after a while.
 func (s *script) turned(session int, to string, lasts time.Duration) *script {
-	s.add(history.Event{Kind: history.SessionOpened, Session: session, Client: "c1", Peer: peer(session), To: to})
+	s.add(history.Event{Kind: history.SessionOpened, Session: session, Client: "c1", Peer: peer(session), Addr: to})
 	s.wait(lasts).sent(session, history.FIN)
 	return s.seen(session, history.FIN)
 }
@@ -69,7 +69,7 @@ func TestErrorBacksOffAcquits(t *testing.T) {
 func (s *script) sessionTo(session int, to string) *script {
 	for i := range s.ev {
 		if s.ev[i].Kind == history.SessionOpened && s.ev[i].Session == session {
-			s.ev[i].To = to
+			s.ev[i].Addr = to
 		}
 	}
 	return s

@@ -133,7 +133,7 @@ func plain(e *history.Event) string {
 	}
 	note(&b, ",", strings.ReplaceAll(e.How, "_", " "))
 	note(&b, ", peer", e.Peer)
-	note(&b, ", to", e.To)
+	note(&b, ", to", e.Addr)
 	if e.Refused {
 		b.WriteString(", the resource refuses the token")
 	}

@@ -177,7 +177,7 @@ func (v *view) wireEvent(e *history.Event, m moment) {
 	switch e.Kind {
 	case history.SessionOpened:
 		v.session(e.Session).opened = m
-		v.session(e.Session).client, v.session(e.Session).to = e.Client, e.To
+		v.session(e.Session).client, v.session(e.Session).to = e.Client, e.Addr
 	case history.ServerDialed:
 		v.dialed(e)
 	case history.Received:

@@ -25,7 +25,8 @@ type Kind string
 // always set.
 const (
 	// SessionOpened: a client connected. Session, Client (whose listener it
-	// was), Peer (the client's address), To (the address that it connected to).
+	// was), Peer (the client's address), Addr (the address that it connected to), Upstream
+	// (of the server, where the listener has one of its own).
 	SessionOpened Kind = "session_opened"
 	// ServerDialed: the session's connection to the server is up (Peer is our
 	// own address, as the server sees it) or failed (Detail says why).
@@ -64,7 +65,11 @@ const (
 	// ServerBack: the server can be reached again, and connections are accepted.
 	ServerBack Kind = "server_back"
 
-	// ClientOpened: the adapter said that the client is open. Client.
+	// CanarySet: an address that no client is given can be connected to from now on,
+	// and its sessions are recorded. Client (to which they are ascribed), Addr.
+	CanarySet Kind = "canary_set"
+	// ClientOpened: the adapter said that the client is open. Client, Addr (the
+	// addresses that it was given, separated by commas).
 	ClientOpened Kind = "client_opened"
 	// CloseAsked: the tool is about to ask the client to close. Client.
 	CloseAsked Kind = "close_asked"
@@ -212,10 +217,12 @@ type Event struct {
 	How     string           `json:"how,omitempty"`
 	Cause   string           `json:"cause,omitempty"`
 	Peer    string           `json:"peer,omitempty"`
-	To      string           `json:"to,omitempty"`
-	Rule    string           `json:"rule,omitempty"`
-	Fault   string           `json:"fault,omitempty"`
-	Draw    float64          `json:"draw,omitempty"` // what a rule with a chance drew: under the chance
+	Addr    string           `json:"addr,omitempty"`
+	// Upstream is the address of a server.
+	Upstream string  `json:"upstream,omitempty"`
+	Rule     string  `json:"rule,omitempty"`
+	Fault    string  `json:"fault,omitempty"`
+	Draw     float64 `json:"draw,omitempty"` // what a rule with a chance drew: under the chance
 
 	Client   string        `json:"client,omitempty"`
 	Call     int           `json:"call,omitempty"` // from 1 in each case

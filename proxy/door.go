@@ -17,6 +17,7 @@ import (
 // proxy's mutex.
 type door struct {
 	client  string
+	to      string       // the server's address; that of the configuration if empty
 	l       net.Listener // only the door's own goroutine replaces it
 	refusal *refusal     // why nobody listens here at present
 	rested  uint64       // the last connection here was refused, none accepted since: the rules up to this number let one in first
@@ -44,8 +45,20 @@ type refusal struct {
 // (ListenFirst to ListenMost) until ctx is done; an event accept_failed tells that once.
 // So nothing ends Serve with an error: it returns nil.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener, client string) error {
+	return p.serve(ctx, l, &door{client: client})
+}
+
+// ServeTo is Serve with a server of its own for what comes in on l: upstream is an
+// address as in Config.Upstream, and session_opened names it. Rules, counts and the
+// numbers of sessions are the proxy's, over all its listeners. So is the time in which
+// nobody listens because one of the servers cannot be reached (Config.Unreachable,
+// Refuse).
+func (p *Proxy) ServeTo(ctx context.Context, l net.Listener, client, upstream string) error {
+	return p.serve(ctx, l, &door{client: client, to: upstream})
+}
+
+func (p *Proxy) serve(ctx context.Context, l net.Listener, d *door) error {
 	ctx, cancel := context.WithCancel(ctx)
-	d := &door{client: client}
 	p.enter(d, l)
 	stop := onDone(ctx, func() { p.leave(d) })
 	defer func() {
@@ -117,7 +130,7 @@ func (p *Proxy) admit(d *door, c net.Conn) (*session, *refusal) {
 	p.sessions++
 	f.Session = p.sessions
 	f.From = addrOf(c.RemoteAddr())
-	s := newSession(p, f, c)
+	s := newSession(p, d, f, c)
 	p.ruleOnOpen(s, f)
 	p.refuseNext()
 	return s, nil

@@ -93,7 +93,7 @@ func (p *Proxy) outlast(ctx context.Context, d *door) bool {
 func (p *Proxy) probe(ctx context.Context, d *door) bool {
 	dctx, cancel := context.WithTimeout(ctx, p.dialTimeout())
 	defer cancel()
-	c, err := p.reach(dctx, nil)
+	c, err := p.reach(dctx, d.to, nil)
 	if err != nil {
 		return false
 	}

@@ -11,10 +11,14 @@ import (
 
 // reach connects to the server, as far as it is ready for the link's first byte:
 // behind the PROXY header and the TLS handshake, for all of which ctx is the limit.
-// It is done for a client, or for nobody (nil).
-func (p *Proxy) reach(ctx context.Context, client net.Conn) (net.Conn, error) {
+// The server is at the address to, or at that of the configuration. It is done for a
+// client, or for nobody (nil).
+func (p *Proxy) reach(ctx context.Context, to string, client net.Conn) (net.Conn, error) {
 	cfg := &p.cfg
-	network, address, err := ParseAddress(cfg.Upstream)
+	if to == "" {
+		to = cfg.Upstream
+	}
+	network, address, err := ParseAddress(to)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +26,7 @@ func (p *Proxy) reach(ctx context.Context, client net.Conn) (net.Conn, error) {
 	if err != nil || !cfg.ProxyHeader && cfg.UpstreamTLS == nil {
 		return c, err
 	}
-	out, err := p.introduce(ctx, c, client, network, address)
+	out, err := p.introduce(ctx, c, client, to)
 	if err != nil {
 		_ = c.Close()
 		return nil, err
@@ -31,18 +35,18 @@ func (p *Proxy) reach(ctx context.Context, client net.Conn) (net.Conn, error) {
 }
 
 // introduce sends the PROXY header and speaks TLS, as far as is configured.
-func (p *Proxy) introduce(ctx context.Context, c, client net.Conn, network, address string) (net.Conn, error) {
+func (p *Proxy) introduce(ctx context.Context, c, client net.Conn, to string) (net.Conn, error) {
 	cfg := &p.cfg
 	if cfg.ProxyHeader {
 		if err := sendHeader(ctx, c, client); err != nil {
-			return nil, fmt.Errorf("proxy header to %s: %w", cfg.Upstream, err)
+			return nil, fmt.Errorf("proxy header to %s: %w", to, err)
 		}
 	}
 	if cfg.UpstreamTLS == nil {
 		return c, nil
 	}
 	host := ""
-	if network != "unix" {
+	if network, address, _ := ParseAddress(to); network != "unix" {
 		host, _, _ = net.SplitHostPort(address) // it was parsed before
 	}
 	var offered []string
@@ -51,7 +55,7 @@ func (p *Proxy) introduce(ctx context.Context, c, client net.Conn, network, addr
 	}
 	t := newSecured(c, cfg.Recorder != nil)
 	if err := t.shake(ctx, tls.Client, clientConfig(cfg.UpstreamTLS, host, offered)); err != nil {
-		return nil, fmt.Errorf("tls handshake with %s: %w", cfg.Upstream, err)
+		return nil, fmt.Errorf("tls handshake with %s: %w", to, err)
 	}
 	return t, nil
 }

@@ -19,6 +19,7 @@ type session struct {
 	id      int
 	nth     int // of all connections, those refused included
 	client  string
+	to      string     // the server's address; that of the configuration if empty
 	from    netip.Addr // the client's, invalid if it has none
 	rule    *armed     // that acts on the connection itself, or nil
 	draw    float64
@@ -44,14 +45,15 @@ type session struct {
 	wg sync.WaitGroup // links, and what comes later
 }
 
-// newSession opens a session; f is its connection.
-func newSession(p *Proxy, f faults.Frame, c net.Conn) *session {
-	s := &session{p: p, id: f.Session, nth: f.Nth, client: f.Client, from: f.From, era: p.era, torn: make(chan struct{})}
+// newSession opens a session that came in at a door; f is its connection.
+func newSession(p *Proxy, d *door, f faults.Frame, c net.Conn) *session {
+	s := &session{p: p, id: f.Session, nth: f.Nth, client: f.Client, to: d.to, from: f.From, era: p.era, torn: make(chan struct{})}
 	s.written.L = &s.mu
 	s.conns[frames.ServerToClient] = p.terminated(c)
 	if p.observed() {
 		p.observe(history.Event{
-			Kind: history.SessionOpened, Session: s.id, Client: s.client, Peer: c.RemoteAddr().String(), To: c.LocalAddr().String(),
+			Kind: history.SessionOpened, Session: s.id, Client: s.client, Peer: c.RemoteAddr().String(),
+			Addr: c.LocalAddr().String(), Upstream: d.to,
 		})
 	}
 	return s

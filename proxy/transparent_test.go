@@ -3,7 +3,9 @@ package proxy_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,9 +69,52 @@ func TestPeerAddresses(t *testing.T) {
 		if len(o) != 1 || o[0].Client != "c1" || o[0].Peer != cl.LocalAddr().String() || o[0].Session != 1 {
 			t.Errorf("opened: %+v, the client is %s", o, cl.LocalAddr())
 		}
+		if o[0].Addr != cl.RemoteAddr().String() || o[0].Upstream != "" {
+			t.Errorf("opened: %+v, the client connected to %s", o[0], cl.RemoteAddr())
+		}
 		if len(d) != 1 || d[0].Peer != sv.RemoteAddr().String() || d[0].Detail != "" || d[0].Session != 1 {
 			t.Errorf("dialled: %+v, the server sees %s", d, sv.RemoteAddr())
 		}
+		b.stop()
+	})
+}
+
+// TestServeTo: each listener of a proxy can have a server of its own; the sessions
+// are numbered over all of them, and the record says whose is which.
+func TestServeTo(t *testing.T) {
+	onEach(t, func(t *testing.T, tr transport) {
+		b := newBed(t, tr, decoded())
+		l, other := b.listen(), b.listen()
+		upstream := tr.upstream(other)
+		if tr.server != nil {
+			other = wrapping{other, tr.server}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		served := make(chan error, 1)
+		go func() { served <- b.px.ServeTo(ctx, l, "c2", upstream) }()
+		for i := range 3 {
+			addr, up, word := b.addr, b.up, "first"
+			if i == 1 {
+				addr, up, word = l.Addr().String(), other, "other"
+			}
+			own := b.up
+			b.up = up
+			cl, sv := b.connectTo(addr)
+			b.up = own
+			sv.send(word + " node\n")
+			cl.wait(len(word) + 6)
+			cl.wantGot("client", word+" node\n", "")
+		}
+		var got []string
+		for _, e := range b.events(history.SessionOpened) {
+			got = append(got, fmt.Sprint(e.Session, " ", e.Client, " ", e.Upstream))
+		}
+		if want := []string{"1 c1 ", "2 c2 " + upstream, "3 c1 "}; !slices.Equal(got, want) {
+			t.Errorf("opened %q, want %q", got, want)
+		}
+		cancel()
+		must(t, <-served)
 		b.stop()
 	})
 }

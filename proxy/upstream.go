@@ -93,7 +93,7 @@ func (s *session) reached(c net.Conn) {
 // connect makes a connection to the server.
 func (s *session) connect(ctx context.Context) (net.Conn, error) {
 	a := s.attempt(ctx)
-	c, err := s.p.reach(a, s.conns[frames.ServerToClient])
+	c, err := s.p.reach(a, s.to, s.conns[frames.ServerToClient])
 	cause := s.attempted(a)
 	if err == nil {
 		return c, nil

@@ -159,6 +159,7 @@ func TestQueuedAttemptsEndWithTheLead(t *testing.T) {
 			h.Release("k", token)
 			h.wantTold("grant_ended k released token=1", "granted k token=2")
 			time.Sleep(2 * time.Second)
+			h.wantTold("grant_ended k expired token=2")
 			if h.table.used != 0 || len(h.table.agenda) != 0 {
 				t.Errorf("%d attempts, %d times left", h.table.used, len(h.table.agenda))
 			}
