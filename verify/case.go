@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,6 +80,7 @@ type caseRun struct {
 	conn    *adapterConn
 	rec     *history.Recorder
 	srv     *server.Server
+	cluster *server.Cluster // nil where the workload asks for none; srv is its first node then
 	px      *proxy.Proxy
 	grammar *frames.Grammar
 	addr    string
@@ -102,7 +104,8 @@ type caseRun struct {
 
 // caseClient is a client of the library under test.
 type caseClient struct {
-	name    string // unique in the run
+	name    string   // unique in the run
+	addrs   []string // in a cluster one for each node
 	opened  bool
 	noClose bool
 }
@@ -132,7 +135,7 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 	fmt.Fprint(h, id)
 	random := rand.New(rand.NewPCG(seed, h.Sum64()))
 	var rmu sync.Mutex
-	r.srv, err = server.New(server.Config{
+	scfg := server.Config{
 		Dialect: id.Dialect, FirstToken: w.FirstToken, QueueLimit: w.QueueLimit, PrefaceTimeout: prefaceLimit,
 		OnEvent: r.tableEvent, ServerID: serverID,
 		Nonce: func() string {
@@ -140,26 +143,23 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 			defer rmu.Unlock()
 			return fmt.Sprintf("%016x", random.Uint64())
 		},
-	})
-	if err != nil {
-		return nil, err
 	}
 	// The embedded server is ours and in this process: the leg to it needs no
 	// sockets, which are a third of what a case costs.
 	inside := memnet.New(memnet.Options{})
-	l, err := inside.Listen("tcp", serverID+":1")
+	nodes, err := r.startServer(scfg, w.Nodes, inside)
 	if err != nil {
 		return nil, err
 	}
-	front, err := r.scripted(inside, l.Addr().String())
+	front, err := r.scripted(inside, nodeName(0))
 	if err != nil {
 		return nil, err
 	}
-	upstream := l.Addr()
+	upstream := nodeName(0)
 	if front != nil {
-		upstream = front.l.Addr()
+		upstream = front.l.Addr().String()
 	}
-	cfg := proxy.Config{Grammar: r.grammar, Upstream: upstream.String(), Rules: rules, Recorder: r.rec, Dial: inside.Dial, ReadSize: readSize, Observe: r.unaccepted}
+	cfg := proxy.Config{Grammar: r.grammar, Upstream: upstream, Rules: rules, Recorder: r.rec, Dial: inside.Dial, ReadSize: readSize, Observe: r.unaccepted}
 	if !conn.closes() {
 		cfg.Keep = conn.keep
 	}
@@ -169,9 +169,11 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 	tctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the case took over %s", limit))
 	r.ctx, r.cancel = context.WithCancelCause(tctx)
 	context.AfterFunc(r.ctx, stop)
-	r.wg.Go(func() { _ = r.srv.Serve(r.netCtx, l) })
 	if front != nil {
 		r.wg.Go(func() { _ = front.Serve(r.netCtx, front.l) })
+	}
+	for i, l := range nodes {
+		r.wg.Go(func() { _ = r.node(i).Serve(r.netCtx, l) })
 	}
 	r.wg.Go(r.heed)
 	if lasts := refusesLater(c); lasts > 0 {
@@ -251,39 +253,38 @@ func (r *caseRun) ask(req adapter.Request, want string, got func()) (ok bool, re
 // false if the case cannot go on with that client.
 func (r *caseRun) open(name string) bool { return r.openAt(name, 1) }
 
-// openAt is open with a number of addresses.
-func (r *caseRun) openAt(name string, addresses int) bool {
+// openAt is open with a number of addresses: in a cluster one for each node, else
+// all for the one server.
+func (r *caseRun) openAt(name string, addresses int) bool { return r.openAs(name, addresses, "") }
+
+// openAs is openAt with a secret. With a wrong one the client may refuse to open.
+func (r *caseRun) openAs(name string, addresses int, secret string) bool {
 	if r.over() {
 		return false
 	}
 	var list []string
-	for range addresses {
-		l, err := r.listen()
-		if err != nil {
-			r.fail(fmt.Errorf("cannot listen for client %s: %w", name, err))
+	for i := range addresses {
+		addr, ok := r.door(name, i)
+		if !ok {
 			return false
 		}
-		list = append(list, l.Addr().String())
-		r.wg.Go(func() {
-			if err := r.px.Serve(r.netCtx, l, name); err != nil {
-				r.fail(fmt.Errorf("the proxy stopped: %w", err))
-			}
-		})
+		list = append(list, addr)
 		if len(list) == 1 && r.refuses(name) {
 			r.until(fireLimit, once(isFiring))
 		}
 	}
-	c := &caseClient{name: fmt.Sprintf("%s-%d", name, r.serial)}
+	c := &caseClient{name: fmt.Sprintf("%s-%d", name, r.serial), addrs: list}
 	r.mu.Lock()
 	r.clients[name] = c
 	r.mu.Unlock()
-	secret := ""
 	var refused string
 	r.conn.opened()
 	c.opened, refused = r.ask(adapter.Request{
 		Type: adapter.TypeOpen, Client: c.name, Addresses: list, Secret: &secret,
-	}, adapter.TypeOpenOK, func() { r.rec.Add(history.Event{Kind: history.ClientOpened, Client: name}) })
-	if refused != "" && r.id.Fault == NoFault {
+	}, adapter.TypeOpenOK, func() {
+		r.rec.Add(history.Event{Kind: history.ClientOpened, Client: name, Addr: strings.Join(list, ",")})
+	})
+	if refused != "" && r.id.Fault == NoFault && secret == "" {
 		r.fail(fmt.Errorf("open failed without a fault: %s", refused))
 	}
 	r.calm(name)

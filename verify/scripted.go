@@ -29,7 +29,7 @@ func (r *caseRun) scripted(inside *memnet.Network, behind string) (*script, erro
 	if err != nil {
 		return nil, err
 	}
-	l, err := inside.Listen("tcp", serverID+":2")
+	l, err := inside.Listen("tcp", serverID+":1000")
 	return &script{s, l}, err
 }
 

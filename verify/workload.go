@@ -27,6 +27,7 @@ type Workload struct {
 	Dialects   []string // empty: all
 	FirstToken uint64   // of the embedded server; 0: its default
 	QueueLimit int      // of the embedded server; 0: its default
+	Nodes      int      // of a cluster with one table in place of the embedded server; 0: a server alone
 	Smoke      bool     // part of the smoke sweep
 	Alone      bool     // it stops its adapter, and so has one to itself
 	Own        *OwnFault
