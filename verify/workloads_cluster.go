@@ -257,10 +257,13 @@ func (r *caseRun) hinted(i int) bool {
 		r.pause(hintQuiet)
 		r.cluster.NoLeader()
 		session, ok := r.turned(name, "E", before)
-		r.until(noticeLimit, hasLeft(session))
+		left := ok && r.until(noticeLimit, hasLeft(session))
 		r.lead(name, other)
+		if ok && !left {
+			return false // it stays where it is, so there is nothing to see
+		}
 		c.settle()
-		if ok {
+		if left {
 			r.use(r.acquire(name, key+"-next", 2*second, 5*second))
 			return !r.over()
 		}

@@ -50,6 +50,7 @@ type client struct {
 	closed bool
 	nodes  []*node
 	hint   *node
+	last   *node      // connected to last
 	open   []*session // from the claim that made it to its end, oldest first
 	lanes  int
 }
@@ -148,6 +149,9 @@ func (c *client) nextNode() (*node, time.Time) {
 	if c.hint != nil {
 		order = append([]*node{c.hint}, c.nodes...)
 	}
+	if c.last != nil && c.defect.returns() {
+		order = append([]*node{c.last}, order...)
+	}
 	best := order[0]
 	for _, n := range order {
 		if !best.next.After(now) {
@@ -190,7 +194,7 @@ func (c *client) drop(s *session, n *node) {
 }
 
 // setHint keeps a leader's address if it is one of ours.
-func (c *client) setHint(addr string) {
+func (c *client) setHint(op, addr string) {
 	if c.defect.ignoresHints() {
 		return
 	}
@@ -199,14 +203,18 @@ func (c *client) setHint(addr string) {
 	for _, n := range c.nodes {
 		if n.addr == addr {
 			c.hint = n
+			return
 		}
+	}
+	if c.defect.takesAny(op) {
+		c.hint = &node{addr: addr}
 	}
 }
 
 // refused takes an error frame from n.
 func (c *client) refused(n *node, reason string) {
 	c.mu.Lock()
-	if reason == "no_leader" {
+	if c.defect.dropsHint(reason) {
 		c.hint = nil
 	}
 	c.mu.Unlock()

@@ -36,6 +36,9 @@ func (s *session) dial(ctx context.Context) (end, bool) {
 		s.c.backOff(n, firstPause)
 		return endOfError(err), false
 	}
+	s.c.mu.Lock()
+	s.c.last = n
+	s.c.mu.Unlock()
 	s.mu.Lock()
 	over := s.over
 	if !over {

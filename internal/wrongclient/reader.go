@@ -63,7 +63,6 @@ func (r *reader) feed(p []byte) (end, bool) {
 }
 
 func (r *reader) take(f frame) (end, bool) {
-	c := r.s.c
 	switch f.shape.Op {
 	case frames.OpKeepAlive:
 		return end{}, false
@@ -74,20 +73,31 @@ func (r *reader) take(f frame) (end, bool) {
 		}
 		r.s.greeting <- nonce // has room for the one greeting of a session
 		return end{}, false
-	case "L":
-		c.setHint(f.tail())
-		return end{}, false
-	case "M":
-		c.setHint(f.tail())
-		return end{endFrame, "moved"}, true
-	case "E":
-		if c.defect.passesOver(f.tail()) {
-			return end{}, false
-		}
-		c.refused(r.s.node, f.tail())
-		return end{endFrame, "server said " + f.tail()}, true
+	case "L", "M", "E":
+		return r.word(f)
 	}
 	return r.reply(f)
+}
+
+// word takes what the server tells of the cluster. It answers no exchange.
+func (r *reader) word(f frame) (end, bool) {
+	c, op, text := r.s.c, f.shape.Op, f.tail()
+	c.defect.delaysWords()
+	if op == "E" && c.defect.passesOver(text) {
+		return end{}, false
+	}
+	if op == "E" {
+		c.refused(r.s.node, text)
+	} else {
+		c.setHint(op, text)
+	}
+	if as := c.defect.answersWith(op); as != 0 {
+		r.s.answerAll(acquireAnswers, as)
+	}
+	if c.defect.staysAfter(op, text) {
+		return end{}, false
+	}
+	return end{endFrame, "server said " + op + " " + text}, true
 }
 
 // reply gives an answer to the exchange that waits for it. If there is none the

@@ -186,6 +186,22 @@ func (s *session) take(f frame) *exchange {
 	return nil
 }
 
+// answerAll answers every exchange that waits for one of these ops.
+func (s *session) answerAll(ops string, op byte) {
+	s.mu.Lock()
+	var all []*exchange
+	s.pending = slices.DeleteFunc(s.pending, func(x *exchange) bool {
+		if x.ops == ops {
+			all = append(all, x)
+		}
+		return x.ops == ops
+	})
+	s.mu.Unlock()
+	for _, x := range all {
+		x.answer <- answer{op: op}
+	}
+}
+
 // close ends the session for the first reason given.
 func (s *session) close(e end) {
 	s.mu.Lock()
