@@ -23,11 +23,13 @@ func (r *runner) confirm(ctx context.Context) {
 	defer wg.Wait()
 	for range replays {
 		for _, c := range picked {
+			r.p.Record.room(ctx)
 			if !r.pulse.enter(ctx) {
 				return
 			}
 			wg.Go(func() {
 				if res := r.runCase(ctx, c); !res.notRun {
+					r.record(whenReplay, &res)
 					r.report.replayed(res)
 				}
 			})

@@ -27,13 +27,16 @@ func (r *runner) controls(ctx context.Context) <-chan *Workload {
 	for _, w := range need {
 		wg.Go(func() {
 			res := r.runNow(ctx, Case{ID: CaseID{Dialect: r.p.Dialect, Workload: w.ID, Fault: NoFault}, Workload: w})
+			kept := res
+			kept.events = nil
 			r.mu.Lock()
-			r.control[w.ID] = res
+			r.control[w.ID] = kept
 			r.mu.Unlock()
 			if listed[w] {
 				r.done(res)
 			} else {
-				r.report.sanity("control", res)
+				r.record(whenControl, &res)
+				r.report.sanity(whenControl, res)
 			}
 			over <- w
 		})
@@ -80,6 +83,7 @@ func (r *runner) sweep(ctx context.Context, over <-chan *Workload) {
 		}
 		c := todo[0]
 		todo = todo[1:]
+		r.p.Record.room(ctx)
 		if !r.pulse.enter(ctx) {
 			for range over { // the controls end with ctx
 			}

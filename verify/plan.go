@@ -44,6 +44,7 @@ type Options struct {
 	Alone   Starter
 	Command []string // the adapter's command, for replay lines; empty: in process
 	Version string   // of the tool, for the report
+	Record  *Record  // where the histories go; nil: nowhere
 }
 
 // UsageError is a wrong option; Error is one line that says what to do.

@@ -63,6 +63,7 @@ type Report struct {
 	again     map[ruleOf]int      // how often a rule was then broken again
 	internal  bool                // the embedded server broke a rule
 	fatal     int                 // exit code of what kept the run from starting
+	skipped   bool                // that is that every case was skipped
 	insane    bool                // a sanity case failed
 	byClient  map[uint64]bool     // views of the cases
 	byServer  map[uint64]bool
@@ -189,19 +190,46 @@ func (r *Report) client(name string) { r.Client = name }
 
 // unreachable ends a run whose adapter could not be started.
 func (r *Report) unreachable(err error) {
-	r.fatal, r.Reason = ExitUnreachable, err.Error()
+	r.fatally(ExitUnreachable, err.Error())
 }
 
 // skipAll ends a run in which no case can run.
 func (r *Report) skipAll(why string) {
-	r.fatal, r.Reason = ExitInconclusive, why
+	r.skipped = r.fatally(ExitInconclusive, why)
 	for _, c := range r.plan.Cases {
 		r.add(CaseResult{Case: c, Verdict: checker.Skipped, Reason: why})
 	}
 }
 
+// unrecorded ends a run whose record cannot be written.
+func (r *Report) unrecorded(err error) { r.fatally(ExitInternal, err.Error()) }
+
+// fatally notes what keeps a run from its verdict, and its exit code. An internal
+// error goes before all else.
+func (r *Report) fatally(code int, why string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fatal == ExitInternal {
+		return false
+	}
+	r.fatal, r.Reason = code, why
+	return true
+}
+
+// end is what the last line of the record says.
+func (r *Report) end() recordEnd {
+	e := recordEnd{
+		Verdict: r.Verdict, ExitCode: r.ExitCode, ElapsedS: r.ElapsedS, Restarts: r.Restarts, InFlight: r.InFlight,
+		Fatal: r.fatal, SkipAll: r.skipped,
+	}
+	if r.fatal != 0 {
+		e.Reason = r.Reason
+	}
+	return e
+}
+
 func (r *Report) nothing() {
-	r.fatal, r.Reason = ExitInconclusive, "no case matches the selection"
+	r.fatally(ExitInconclusive, "no case matches the selection")
 }
 
 // sanity adds a run that is no case of the plan. Its findings count.
@@ -216,7 +244,7 @@ func (r *Report) sanity(when string, c CaseResult) {
 	for _, id := range certainRules(c.Findings) {
 		r.faultless[id]++
 	}
-	if c.Verdict == checker.Inconclusive && when != "control" {
+	if c.Verdict == checker.Inconclusive && when != whenControl {
 		r.insane = true
 		r.Reason = fmt.Sprintf("the %s run without a fault is inconclusive: %s", when, c.Reason)
 	}

@@ -48,7 +48,9 @@ type CaseResult struct {
 	reached  map[string]bool
 	acquired bool
 	released bool
-	notRun   bool // the run was stopped before it was over
+	notRun   bool            // the run was stopped before it was over
+	events   []history.Event // only until they are recorded
+	judged   *checker.Policy // by which it has its verdict; nil: Reason says why it has none
 }
 
 type outcome struct{ word, raw string }
@@ -86,6 +88,10 @@ func Run(ctx context.Context, p *Plan, onStep func(Progress)) *Report {
 	wg.Wait()
 	r.report.inFlight(r.pulse)
 	r.report.finish(time.Since(r.started), r.pool.restarts())
+	if err := p.Record.end(r.report.end()); err != nil {
+		r.report.unrecorded(err)
+		r.report.conclude()
+	}
 	return r.report
 }
 
@@ -93,25 +99,27 @@ func Run(ctx context.Context, p *Plan, onStep func(Progress)) *Report {
 func (r *runner) run(ctx context.Context) {
 	conn, err := r.pool.get(ctx)
 	if err != nil {
+		r.begin()
 		r.report.unreachable(err)
 		return
 	}
 	r.pool.put(conn)
 	r.report.client(conn.info.Client)
-	if !conn.speaks(r.p.Dialect) {
-		r.report.skipAll(fmt.Sprintf("the adapter speaks %v, not %s", conn.info.Dialects, r.p.Dialect))
-		return
-	}
 	r.policy = checker.Policy{
 		Dialect: r.p.Dialect, Profile: r.p.Profile, Outcomes: conn.info.Outcomes, Only: r.p.only,
 		Busy: r.p.Busy, SawTable: true, Embedded: true,
+	}
+	r.begin()
+	if !conn.speaks(r.p.Dialect) {
+		r.report.skipAll(fmt.Sprintf("the adapter speaks %v, not %s", conn.info.Dialects, r.p.Dialect))
+		return
 	}
 	r.progress.Total = len(r.p.Cases)
 	if len(r.p.Cases) == 0 {
 		r.report.nothing()
 		return
 	}
-	if !r.sanity(ctx, "first") {
+	if !r.sanity(ctx, whenFirst) {
 		return
 	}
 	r.sweep(ctx, r.controls(ctx))
@@ -119,13 +127,24 @@ func (r *runner) run(ctx context.Context) {
 		r.confirm(ctx)
 	}
 	if ctx.Err() == nil {
-		r.sanity(ctx, "last")
+		r.sanity(ctx, whenLast)
 	}
 }
 
 // sanity runs the fault-free case that opens and closes a run.
 func (r *runner) sanity(ctx context.Context, when string) bool {
 	res := r.runNow(ctx, Case{ID: CaseID{Dialect: r.p.Dialect, Workload: sanity.ID, Fault: NoFault}, Workload: sanity})
+	res.sane()
+	r.record(when, &res)
+	r.report.sanity(when, res)
+	if res.Verdict == checker.Skipped && when == whenFirst {
+		r.report.skipAll(res.Reason)
+	}
+	return res.Verdict != checker.Inconclusive && res.Verdict != checker.Skipped
+}
+
+// sane holds a run without a fault at the ends of a run to what must occur in it.
+func (res *CaseResult) sane() {
 	// What the client is proved to have done wrong goes before what it did not do.
 	if (res.Verdict == checker.Safe || res.Verdict == checker.NonStrict) && !(res.acquired && res.released) {
 		res.Verdict = checker.Inconclusive
@@ -134,11 +153,33 @@ func (r *runner) sanity(ctx context.Context, when string) bool {
 			res.Reason += "; no release was answered released"
 		}
 	}
-	r.report.sanity(when, res)
-	if res.Verdict == checker.Skipped && when == "first" {
-		r.report.skipAll(res.Reason)
+}
+
+// begin begins the record, if there is one; a record that cannot be written ends
+// the run.
+func (r *runner) begin() {
+	m := manifest{
+		Schema: recordSchema, Tool: "tornwire", Version: r.p.Version, Client: r.report.Client, Sweep: r.p.Sweep, Seed: r.p.Seed,
+		Strict: r.p.Strict, Command: r.p.Command, Policy: r.policy, Limit: r.p.descriptors,
 	}
-	return res.Verdict != checker.Inconclusive && res.Verdict != checker.Skipped
+	if m.Policy.Dialect == "" {
+		m.Policy = checker.Policy{Dialect: r.p.Dialect, Profile: r.p.Profile, Busy: r.p.Busy}
+	}
+	for _, c := range r.p.Cases {
+		m.Cases = append(m.Cases, c.ID.String())
+	}
+	r.p.Record.begin(m, func(err error) {
+		r.report.unrecorded(err)
+		r.stop()
+	})
+}
+
+// record records a run of a case, and forgets its history.
+func (r *runner) record(when string, res *CaseResult) {
+	if !res.notRun {
+		r.p.Record.add(when, *res)
+	}
+	res.events = nil
 }
 
 // done puts a result into the report.
@@ -146,6 +187,7 @@ func (r *runner) done(res CaseResult) {
 	if res.notRun {
 		return
 	}
+	r.record(whenCase, &res)
 	r.report.add(res)
 	r.mu.Lock()
 	r.progress.Done++
@@ -271,6 +313,9 @@ func (r *runner) try(ctx context.Context, c Case) try {
 	cause := context.Cause(run.ctx)
 	events := run.finish()
 	t.took = time.Since(run.began)
+	if r.p.Record != nil {
+		t.events = events
+	}
 	t.read(events)
 	t.Fired = t.firedFor(r.controlOf(c.Workload)) && (refusesLater(c) == 0 || run.met.Load())
 	switch {
@@ -305,10 +350,10 @@ func (r *caseRun) unaccepted(e history.Event) {
 }
 
 // judge asks the checker.
-func (t *try) judge(events []history.Event, policy checker.Policy) {
+func (t *CaseResult) judge(events []history.Event, policy checker.Policy) {
 	res := checker.Check(events, policy)
 	t.Verdict, t.Checked, t.Findings = res.Verdict(), res.Checked, res.Findings
-	t.Fencing, t.Fenced = res.NeedsFencing, res.Fenced
+	t.Fencing, t.Fenced, t.judged = res.NeedsFencing, res.Fenced, &policy
 	for _, f := range t.Findings {
 		if f.Side != "server" || f.Certainty != checker.Certain {
 			continue
@@ -337,7 +382,7 @@ func (t *try) firedFor(control CaseResult) bool {
 }
 
 // read takes from the events what the report needs besides the judgement.
-func (t *try) read(events []history.Event) {
+func (t *CaseResult) read(events []history.Event) {
 	t.Fired = slices.ContainsFunc(events, isFiring)
 	t.views = viewsOf(t.Case.ID.Workload, events)
 	seen := map[FrameID]bool{}

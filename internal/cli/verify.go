@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,10 +18,10 @@ import (
 
 // verifyFlags are the flags of tornwire verify.
 type verifyFlags struct {
-	opts    verify.Options
-	format  string
-	reports []string
-	list    bool
+	output
+	opts   verify.Options
+	record string
+	list   bool
 }
 
 func verifyCommand() *cobra.Command {
@@ -56,8 +55,8 @@ func verifyCommand() *cobra.Command {
 	fs.StringVar(&f.opts.Busy, "busy", checker.BusyUnsettled, "how a further attempt after B is judged: unsettled (hygiene), final (contract) or retry (allowed)")
 	fs.BoolVar(&f.opts.Strict, "strict", false, "a non-strict verdict has exit code 3")
 	fs.BoolVar(&f.opts.FailFast, "fail-fast", false, "stop at the first unsafe or nonconforming case")
-	fs.StringVar(&f.format, "format", "text", "what stdout gets: text or json")
-	fs.StringArrayVar(&f.reports, "report", nil, "write a report: json=FILE; repeatable")
+	f.flags(fs)
+	fs.StringVar(&f.record, "record", "", "write the history of every case into this directory, new or empty; tornwire check judges it again")
 	fs.BoolVar(&f.list, "list", false, "print the ids of the selected cases and run nothing")
 	return cmd
 }
@@ -77,8 +76,8 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 	if cmd.Flags().Changed("timeout") && f.opts.Timeout == 0 {
 		return usagef("--timeout is 0s, not 1s to 1h")
 	}
-	if f.format != "text" && f.format != "json" {
-		return usagef("there is no format %q%s; formats are text and json", f.format, verify.DidYouMean(f.format, []string{"text", "json"}))
+	if f.list && f.record != "" {
+		return usagef("--list runs nothing, so that there is nothing to --record")
 	}
 	if f.list && f.format == "json" {
 		return usagef("--list prints ids, one a line; it has no --format json")
@@ -88,7 +87,7 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 			return usagef("--%s is empty: name some, or all", name)
 		}
 	}
-	files, err := reportFiles(f.reports)
+	err := f.check()
 	if err != nil {
 		return err
 	}
@@ -111,12 +110,12 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 	if f.list {
 		return listCases(cmd.OutOrStdout(), cmd.ErrOrStderr(), plan)
 	}
-	if os.Getenv("GOGC") == "" {
-		// The live heap is small and short-lived; collecting it less often is
-		// worth more than the memory, which the limit bounds.
-		debug.SetGCPercent(400)
-		debug.SetMemoryLimit(memoryLimit)
+	if cmd.Flags().Changed("record") {
+		if plan.Record, err = verify.CreateRecord(f.record); err != nil {
+			return err
+		}
 	}
+	collectLess()
 	bar := newProgress(cmd.ErrOrStderr())
 	report := verify.Run(cmd.Context(), plan, bar.step)
 	bar.done()
@@ -126,7 +125,7 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 	if report.ExitCode == verify.ExitUnreachable || report.ExitCode == verify.ExitInternal || len(plan.Cases) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "tornwire:", report.Reason)
 	}
-	err = f.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), report, files)
+	err = f.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), report)
 	code, stopped := signalCode(cmd.Context())
 	if !stopped {
 		return err
@@ -135,56 +134,6 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "tornwire:", err)
 	}
 	return exitError{code}
-}
-
-// write writes the reports; a verdict goes before a report that cannot be written.
-func (f *verifyFlags) write(stdout, stderr io.Writer, r *verify.Report, files []string) error {
-	data, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return err
-	}
-	data = append(data, '\n')
-	if f.format == "json" {
-		_, err = stdout.Write(data)
-	} else {
-		err = r.WriteText(stdout)
-	}
-	if err != nil {
-		err = fmt.Errorf("cannot write to stdout: %w", err)
-	}
-	for _, name := range files {
-		if werr := os.WriteFile(name, data, 0o644); werr != nil && err == nil {
-			err = fmt.Errorf("cannot write the report: %w", werr)
-		}
-	}
-	if err != nil && r.ExitCode != verify.ExitUnsafe {
-		return err
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "tornwire:", err)
-	}
-	if r.ExitCode != verify.ExitSafe {
-		return exitError{r.ExitCode}
-	}
-	return nil
-}
-
-// reportFiles checks the --report flags.
-func reportFiles(specs []string) ([]string, error) {
-	var files []string
-	for _, s := range specs {
-		format, file, ok := strings.Cut(s, "=")
-		switch {
-		case !ok || file == "":
-			return nil, usagef("--report %q is not of the form json=FILE", s)
-		case file == "-":
-			return nil, usagef("--report %q: for a report on stdout use --format json", s)
-		case format != "json":
-			return nil, usagef("there is no report format %q%s; json=FILE is one", format, verify.DidYouMean(format, []string{"json"}))
-		}
-		files = append(files, file)
-	}
-	return files, nil
 }
 
 func listCases(stdout, stderr io.Writer, p *verify.Plan) error {
@@ -198,6 +147,15 @@ func listCases(stdout, stderr io.Writer, p *verify.Plan) error {
 	}
 	_, err := io.WriteString(stdout, b.String())
 	return err
+}
+
+// collectLess: the live heap of a run is small and short-lived; collecting it less
+// often is worth more than the memory, which the limit bounds.
+func collectLess() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+		debug.SetMemoryLimit(memoryLimit)
+	}
 }
 
 // memoryLimit is from which on the collector works harder, in bytes.

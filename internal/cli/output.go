@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"tornwire/verify"
+)
+
+// output is where the report of a run goes.
+type output struct {
+	format  string
+	reports []string
+	files   []string // of the reports, once checked
+}
+
+func (o *output) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.format, "format", "text", "what stdout gets: text or json")
+	fs.StringArrayVar(&o.reports, "report", nil, "write a report: json=FILE; repeatable")
+}
+
+// check checks the flags.
+func (o *output) check() (err error) {
+	if o.format != "text" && o.format != "json" {
+		return usagef("there is no format %q%s; formats are text and json", o.format, verify.DidYouMean(o.format, []string{"text", "json"}))
+	}
+	o.files, err = reportFiles(o.reports)
+	return err
+}
+
+// write writes the reports; a verdict goes before a report that cannot be written.
+func (o *output) write(stdout, stderr io.Writer, r *verify.Report) error {
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	data = append(data, '\n')
+	if o.format == "json" {
+		_, err = stdout.Write(data)
+	} else {
+		err = r.WriteText(stdout)
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot write to stdout: %w", err)
+	}
+	for _, name := range o.files {
+		if werr := os.WriteFile(name, data, 0o644); werr != nil && err == nil {
+			err = fmt.Errorf("cannot write the report: %w", werr)
+		}
+	}
+	if err != nil && r.ExitCode != verify.ExitUnsafe {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "tornwire:", err)
+	}
+	if r.ExitCode != verify.ExitSafe {
+		return exitError{r.ExitCode}
+	}
+	return nil
+}
+
+// reportFiles checks the --report flags.
+func reportFiles(specs []string) ([]string, error) {
+	var files []string
+	for _, s := range specs {
+		format, file, ok := strings.Cut(s, "=")
+		switch {
+		case !ok || file == "":
+			return nil, usagef("--report %q is not of the form json=FILE", s)
+		case file == "-":
+			return nil, usagef("--report %q: for a report on stdout use --format json", s)
+		case format != "json":
+			return nil, usagef("there is no report format %q%s; json=FILE is one", format, verify.DidYouMean(format, []string{"json"}))
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
