@@ -41,10 +41,11 @@ type Options struct {
 	// Alone makes an adapter of the same client that is a process of its own, for the
 	// workloads that stop it; nil: Start, where that makes processes, else these
 	// workloads are skipped.
-	Alone   Starter
-	Command []string // the adapter's command, for replay lines; empty: in process
-	Version string   // of the tool, for the report
-	Record  *Record  // where the histories go; nil: nowhere
+	Alone    Starter
+	Command  []string  // the adapter's command, for replay lines; empty: in process
+	Version  string    // of the tool, for the report
+	Record   *Record   // where the histories go; nil: nowhere
+	Baseline *Baseline // accepted findings; nil: none
 }
 
 // UsageError is a wrong option; Error is one line that says what to do.

@@ -56,7 +56,9 @@ type manifest struct {
 	Command []string       `json:"command"` // the adapter's; empty: the reference client
 	Policy  checker.Policy `json:"policy"`
 	Limit   int            `json:"descriptors"` // the limit of open files, where that bounded the cases in flight
-	Cases   []string       `json:"cases"`
+	// Baseline is that of the run, with the day on which it was made.
+	Baseline *Baseline `json:"baseline,omitempty"`
+	Cases    []string  `json:"cases"`
 }
 
 // When a recorded run of a case was made. A replay is one that confirms a finding.

@@ -48,6 +48,8 @@ type CheckOptions struct {
 	Busy    string   // "unsettled", "final" or "retry"
 	Rules   []string // ids or "all"
 	Strict  *bool
+	// Baseline are the accepted findings, in the place of those of the recorded run.
+	Baseline *Baseline
 }
 
 // OpenRecord reads what a record says of its run, but no history yet. A UsageError
@@ -259,13 +261,16 @@ func (rec *Recorded) plan(o CheckOptions) (*Plan, error) {
 	m := rec.from
 	p := &Plan{Options: Options{
 		Dialect: m.Policy.Dialect, Sweep: m.Sweep, Seed: m.Seed, Strict: m.Strict, Command: m.Command, Version: m.Version,
-		Profile: m.Policy.Profile, Busy: m.Policy.Busy, Rules: o.Rules,
+		Profile: m.Policy.Profile, Busy: m.Policy.Busy, Rules: o.Rules, Baseline: o.Baseline,
 	}}
 	if o.Profile != "" {
 		p.Profile = o.Profile
 	}
 	if o.Busy != "" {
 		p.Busy = o.Busy
+	}
+	if o.Baseline == nil && m.Baseline != nil {
+		p.Baseline = m.Baseline
 	}
 	if o.Strict != nil {
 		p.Strict = *o.Strict

@@ -50,6 +50,7 @@ type Report struct {
 	Sanity      []SanityResult  `json:"sanity"`
 	Results     []Result        `json:"results"`
 	Findings    []Finding       `json:"findings"`
+	Baseline    []BaselineEntry `json:"baseline,omitempty"`
 
 	mu        sync.Mutex
 	plan      *Plan
@@ -67,6 +68,7 @@ type Report struct {
 	insane    bool                // a sanity case failed
 	byClient  map[uint64]bool     // views of the cases
 	byServer  map[uint64]bool
+	matched   map[int]int    // findings by entry of the baseline
 	faultless map[string]int // rules broken in runs that are no cases of the plan
 }
 
@@ -158,6 +160,8 @@ type Finding struct {
 	checker.Finding
 	Class  string `json:"class"` // of the fault; none without one
 	Replay string `json:"replay"`
+	// Accepted is why the baseline accepts it; it does not count then.
+	Accepted string `json:"accepted,omitempty"`
 	// Replayed is how often the case was run again before the report was written,
 	// and Reproduced how often the rule was broken then. Only the findings that the
 	// text report shows are run again.
@@ -171,7 +175,7 @@ func newReport(p *Plan) *Report {
 		plan: p, index: map[CaseID]int{}, outcomes: map[outcome]int{}, rules: map[string]*RuleCount{},
 		cut: map[frameOf]map[int]bool{}, possible: map[frameOf]int{},
 		byClient: map[uint64]bool{}, byServer: map[uint64]bool{},
-		broke: map[CaseID][]string{}, faultless: map[string]int{}, replays: map[string]int{}, again: map[ruleOf]int{},
+		broke: map[CaseID][]string{}, matched: map[int]int{}, faultless: map[string]int{}, replays: map[string]int{}, again: map[ruleOf]int{},
 		Outcomes: []OutcomeCount{}, Results: []Result{}, Findings: []Finding{}, Sanity: []SanityResult{}, Fenced: []string{},
 	}
 	for i, c := range p.Cases {
@@ -239,9 +243,10 @@ func (r *Report) sanity(when string, c CaseResult) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.settle(&c)
 	r.Sanity = append(r.Sanity, SanityResult{When: when, Result: result(c)})
 	r.take(c)
-	for _, id := range certainRules(c.Findings) {
+	for _, id := range c.certain() {
 		r.faultless[id]++
 	}
 	if c.Verdict == checker.Inconclusive && when != whenControl {
@@ -254,10 +259,11 @@ func result(c CaseResult) Result {
 	return Result{Case: c.Case.ID.String(), Verdict: c.Verdict, Fired: c.Fired, Reason: c.Reason, Repeated: c.Repeated, Seconds: math.Round(c.took.Seconds()*1000) / 1000}
 }
 
-// add adds a case of the plan.
-func (r *Report) add(c CaseResult) {
+// add adds a case of the plan, and returns its verdict without what is accepted.
+func (r *Report) add(c CaseResult) checker.Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.settle(&c)
 	r.Results = append(r.Results, result(c))
 	n := map[checker.Verdict]*int{
 		checker.Safe: &r.Cases.Safe, checker.Unsafe: &r.Cases.Unsafe, checker.Nonconforming: &r.Cases.Nonconforming,
@@ -265,7 +271,7 @@ func (r *Report) add(c CaseResult) {
 	}[c.Verdict]
 	*n++
 	r.take(c)
-	r.broke[c.Case.ID] = certainRules(c.Findings)
+	r.broke[c.Case.ID] = c.certain()
 	for _, id := range r.broke[c.Case.ID] {
 		if n := r.rules[id]; n != nil {
 			n.Violations++
@@ -275,6 +281,7 @@ func (r *Report) add(c CaseResult) {
 	if c.views != (views{}) {
 		r.byClient[c.views.client], r.byServer[c.views.server] = true, true
 	}
+	return c.Verdict
 }
 
 // inFlight notes how many cases were under way at once.
@@ -299,10 +306,12 @@ func (r *Report) take(c CaseResult) {
 			n.Checked++
 		}
 	}
-	for _, f := range c.Findings {
-		r.Findings = append(r.Findings, Finding{
-			Case: c.Case.ID.String(), Finding: f, Class: classOf(c.Case.ID), Replay: r.plan.replay(c.Case.ID),
-		})
+	for i, f := range c.Findings {
+		out := Finding{Case: c.Case.ID.String(), Finding: f, Class: classOf(c.Case.ID), Replay: r.plan.replay(c.Case.ID)}
+		if c.isAccepted(i) {
+			out.Accepted = c.accepted[i]
+		}
+		r.Findings = append(r.Findings, out)
 		r.internal = r.internal || f.Certainty == checker.Certain && f.Side == "server"
 	}
 }
@@ -407,6 +416,7 @@ func (r *Report) finish(elapsed time.Duration, restarts int) {
 		}
 	}
 	r.coverage()
+	r.baseline()
 	r.conclude()
 }
 

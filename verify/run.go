@@ -50,6 +50,7 @@ type CaseResult struct {
 	released bool
 	notRun   bool            // the run was stopped before it was over
 	events   []history.Event // only until they are recorded
+	accepted []string        // by finding: why the baseline accepts it; nil: it accepts none
 	judged   *checker.Policy // by which it has its verdict; nil: Reason says why it has none
 }
 
@@ -160,10 +161,15 @@ func (res *CaseResult) sane() {
 func (r *runner) begin() {
 	m := manifest{
 		Schema: recordSchema, Tool: "tornwire", Version: r.p.Version, Client: r.report.Client, Sweep: r.p.Sweep, Seed: r.p.Seed,
-		Strict: r.p.Strict, Command: r.p.Command, Policy: r.policy, Limit: r.p.descriptors,
+		Strict: r.p.Strict, Command: r.p.Command, Policy: r.policy, Limit: r.p.descriptors, Baseline: r.p.Baseline,
 	}
 	if m.Policy.Dialect == "" {
 		m.Policy = checker.Policy{Dialect: r.p.Dialect, Profile: r.p.Profile, Busy: r.p.Busy}
+	}
+	if m.Baseline != nil && m.Baseline.Today.IsZero() {
+		dated := *m.Baseline
+		dated.Today = r.started.UTC()
+		m.Baseline = &dated
 	}
 	for _, c := range r.p.Cases {
 		m.Cases = append(m.Cases, c.ID.String())
@@ -188,10 +194,10 @@ func (r *runner) done(res CaseResult) {
 		return
 	}
 	r.record(whenCase, &res)
-	r.report.add(res)
+	verdict := r.report.add(res)
 	r.mu.Lock()
 	r.progress.Done++
-	bad := res.Verdict == checker.Unsafe || res.Verdict == checker.Nonconforming
+	bad := verdict == checker.Unsafe || verdict == checker.Nonconforming
 	if bad {
 		r.progress.Failed++
 	}

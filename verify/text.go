@@ -23,6 +23,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "client %s, dialect %s, profile %s, seed %d\n", orNone(r.Client), r.Dialect, r.Profile, r.Seed)
 	r.textFindings(&b)
+	r.textBaseline(&b)
 	r.textDoubts(&b)
 	r.textOutcomes(&b)
 	if r.Fencing > 0 {
@@ -55,7 +56,7 @@ func (r *Report) textFindings(b *strings.Builder) {
 		for _, rule := range checker.Rules() {
 			var list []Finding
 			for _, f := range r.Findings {
-				if f.Rule == rule.ID && f.Certainty == certainty {
+				if f.Rule == rule.ID && f.Certainty == certainty && f.Accepted == "" {
 					list = append(list, f)
 				}
 			}
@@ -72,7 +73,7 @@ func (r *Report) textFindings(b *strings.Builder) {
 			}
 		}
 	}
-	if len(r.Findings) > 0 {
+	if len(r.Findings) > r.accepted() {
 		b.WriteByte('\n')
 	}
 }
@@ -172,6 +173,9 @@ func (r *Report) LastLine() string {
 	}
 	if c.Skipped > 0 {
 		fmt.Fprintf(&b, ", %s skipped", thousands(c.Skipped))
+	}
+	if n := r.accepted(); n > 0 {
+		fmt.Fprintf(&b, ", %s accepted", countOf(n, "finding"))
 	}
 	checked := 0
 	for _, rule := range r.Rules {

@@ -11,8 +11,9 @@ import (
 // checkFlags are the flags of tornwire check.
 type checkFlags struct {
 	output
-	opts   verify.CheckOptions
-	strict bool
+	opts     verify.CheckOptions
+	strict   bool
+	baseline string
 }
 
 func checkCommand() *cobra.Command {
@@ -33,6 +34,7 @@ func checkCommand() *cobra.Command {
 	fs.StringVar(&f.opts.Profile, "profile", "", "any or official: whether clauses for official clients are held against this one (default as recorded)")
 	fs.StringVar(&f.opts.Busy, "busy", "", "how a further attempt after B is judged: unsettled (hygiene), final (contract) or retry (allowed) (default as recorded)")
 	fs.BoolVar(&f.strict, "strict", false, "a non-strict verdict has exit code 3 (default as recorded)")
+	fs.StringVar(&f.baseline, "baseline", "", baselineUsage+" (default as recorded)")
 	f.flags(fs)
 	return cmd
 }
@@ -54,6 +56,13 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if cmd.Flags().Changed("strict") {
 		f.opts.Strict = &f.strict
+	}
+	if cmd.Flags().Changed("baseline") {
+		base, err := readBaseline(f.baseline)
+		if err != nil {
+			return err
+		}
+		f.opts.Baseline = base
 	}
 	rec, err := verify.OpenRecord(args[0])
 	if err != nil {

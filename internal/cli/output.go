@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -16,12 +18,17 @@ import (
 type output struct {
 	format  string
 	reports []string
-	files   []string // of the reports, once checked
+	files   []reportFile // once checked
 }
+
+// reportFile is a report to write: json, or a baseline to fill in.
+type reportFile struct{ format, name string }
+
+var reportFormats = []string{"json", "baseline"}
 
 func (o *output) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.format, "format", "text", "what stdout gets: text or json")
-	fs.StringArrayVar(&o.reports, "report", nil, "write a report: json=FILE; repeatable")
+	fs.StringArrayVar(&o.reports, "report", nil, "write a report: json=FILE, or baseline=FILE: what was found, as a file for --baseline to be filled in; repeatable")
 }
 
 // check checks the flags.
@@ -48,8 +55,14 @@ func (o *output) write(stdout, stderr io.Writer, r *verify.Report) error {
 	if err != nil {
 		err = fmt.Errorf("cannot write to stdout: %w", err)
 	}
-	for _, name := range o.files {
-		if werr := os.WriteFile(name, data, 0o644); werr != nil && err == nil {
+	for _, f := range o.files {
+		content := data
+		if f.format == "baseline" {
+			var b bytes.Buffer
+			_ = r.WriteBaseline(&b)
+			content = b.Bytes()
+		}
+		if werr := os.WriteFile(f.name, content, 0o644); werr != nil && err == nil {
 			err = fmt.Errorf("cannot write the report: %w", werr)
 		}
 	}
@@ -66,8 +79,8 @@ func (o *output) write(stdout, stderr io.Writer, r *verify.Report) error {
 }
 
 // reportFiles checks the --report flags.
-func reportFiles(specs []string) ([]string, error) {
-	var files []string
+func reportFiles(specs []string) ([]reportFile, error) {
+	var files []reportFile
 	for _, s := range specs {
 		format, file, ok := strings.Cut(s, "=")
 		switch {
@@ -75,10 +88,10 @@ func reportFiles(specs []string) ([]string, error) {
 			return nil, usagef("--report %q is not of the form json=FILE", s)
 		case file == "-":
 			return nil, usagef("--report %q: for a report on stdout use --format json", s)
-		case format != "json":
-			return nil, usagef("there is no report format %q%s; json=FILE is one", format, verify.DidYouMean(format, []string{"json"}))
+		case !slices.Contains(reportFormats, format):
+			return nil, usagef("there is no report format %q%s; json=FILE is one", format, verify.DidYouMean(format, reportFormats))
 		}
-		files = append(files, file)
+		files = append(files, reportFile{format, file})
 	}
 	return files, nil
 }

@@ -19,9 +19,10 @@ import (
 // verifyFlags are the flags of tornwire verify.
 type verifyFlags struct {
 	output
-	opts   verify.Options
-	record string
-	list   bool
+	opts     verify.Options
+	record   string
+	baseline string
+	list     bool
 }
 
 func verifyCommand() *cobra.Command {
@@ -57,6 +58,7 @@ func verifyCommand() *cobra.Command {
 	fs.BoolVar(&f.opts.FailFast, "fail-fast", false, "stop at the first unsafe or nonconforming case")
 	f.flags(fs)
 	fs.StringVar(&f.record, "record", "", "write the history of every case into this directory, new or empty; tornwire check judges it again")
+	fs.StringVar(&f.baseline, "baseline", "", baselineUsage)
 	fs.BoolVar(&f.list, "list", false, "print the ids of the selected cases and run nothing")
 	return cmd
 }
@@ -90,6 +92,13 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 	err := f.check()
 	if err != nil {
 		return err
+	}
+	if cmd.Flags().Changed("baseline") {
+		base, err := readBaseline(f.baseline)
+		if err != nil {
+			return err
+		}
+		f.opts.Baseline = base
 	}
 	f.opts.Command, f.opts.Version = args, Version()
 	if len(args) > 0 {
