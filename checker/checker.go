@@ -10,6 +10,7 @@ package checker
 
 import (
 	"slices"
+	"time"
 
 	"tornwire/frames"
 	"tornwire/history"
@@ -68,6 +69,9 @@ type Policy struct {
 	Busy     string          // BusyUnsettled, BusyFinal or BusyRetry; "" is BusyUnsettled
 	Outcomes []string        // words that the adapter declared; empty means all (P15)
 	Only     map[string]bool // ids of the rules to judge; nil means all
+	// Grace and Tolerance are how long after a call's deadline its session may still
+	// be open, added up; nil is DefaultGrace and DefaultTolerance.
+	Grace, Tolerance *time.Duration
 	SawTable bool            // the server's table was recorded; false in front of a foreign server (P14)
 	// ClosedWorld is the promise that nobody else uses the keys and that the
 	// server does not restart. Without a table it makes server rules certain (P14).

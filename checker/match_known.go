@@ -10,7 +10,7 @@ import (
 	"tornwire/history"
 )
 
-// releaseKnown stands on P3 and P10: the A was read, as the result that names its
+// releaseKnown stands on P3 and P10: the A was read, as a result or an R that names its
 // token or a later frame on its session shows (TCP keeps the order); the client lived
 // and was not asked to close, had a session that worked from then on, and every byte
 // of it was read; and the lease ended in the table (S) with no R for the token ever
@@ -55,8 +55,8 @@ type proof struct {
 	why string
 }
 
-// readBy finds the first proof that f was read: the call's result names its token, or
-// a frame behind it on its session had an effect that the client reported.
+// readBy finds the first proof that f was read: the call's result or an R names its
+// token, or a frame behind it on its session had an effect that the client reported.
 func (v *view) readBy(c *call, f *wireFrame, token uint64) proof {
 	var p proof
 	note := func(m moment, format string, args ...any) {
@@ -66,6 +66,11 @@ func (v *view) readBy(c *call, f *wireFrame, token uint64) proof {
 	}
 	if c.hasToken && c.token == token {
 		note(c.result, "its result names it")
+	}
+	for _, r := range v.releasesOf(c.client) {
+		if t, m, ok := r.field(fieldToken); ok && t == token && f.end().before(m) {
+			note(m, "%s names it", r.ref)
+		}
 	}
 	s := v.byID[f.session]
 	for _, h := range s.delivered() {

@@ -128,7 +128,7 @@ func (v *view) disturbed(s *session, c *call, there moment) bool {
 			return true
 		}
 	}
-	if slices.ContainsFunc(s.requests(), func(f *wireFrame) bool { return f.isOp(opRelease) && !v.releaseAnswered(s, f) }) {
+	if slices.ContainsFunc(s.requests(), func(f *wireFrame) bool { return f.isOp(opRelease) && !v.wasAnswered(s, f) }) {
 		return true
 	}
 	return slices.ContainsFunc(s.delivered(), func(f *wireFrame) bool {
@@ -170,8 +170,8 @@ func (v *view) expected(s *session, f *wireFrame) bool {
 	return answers <= asked
 }
 
-// releaseAnswered tells whether an R has had its answer on its session.
-func (v *view) releaseAnswered(s *session, f *wireFrame) bool {
+// wasAnswered tells whether an R has had its answer on its session.
+func (v *view) wasAnswered(s *session, f *wireFrame) bool {
 	key, whole := f.tail()
 	return whole && slices.ContainsFunc(s.delivered(), func(r *wireFrame) bool {
 		return (r.isOp(opReleased) || r.isOp(opNotHeld)) && r.whole && f.end().before(r.end()) && keyFits(r, key) && tokenOf(r) == tokenOf(f)

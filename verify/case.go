@@ -86,6 +86,8 @@ type caseRun struct {
 	addr    string
 	serial  uint64
 	began   time.Time
+	// patience is how long after a deadline a session may still be open.
+	patience time.Duration
 
 	ctx    context.Context // of the case: done when it fails or is over
 	cancel context.CancelCauseFunc

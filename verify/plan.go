@@ -21,6 +21,9 @@ const DefaultTimeout = time.Minute
 // MaxParallel is the most cases in flight.
 const MaxParallel = 4096
 
+// MaxPatience bounds Options.Grace and Options.Tolerance.
+const MaxPatience = time.Minute
+
 // Options say what is verified and how. The zero value of a field means its
 // default.
 type Options struct {
@@ -35,9 +38,13 @@ type Options struct {
 	Timeout   time.Duration // per case; 0: DefaultTimeout
 	Profile   string        // "any" or "official"; "": any
 	Busy      string        // "unsettled", "final" or "retry"; "": unsettled
-	Strict    bool          // a non-strict verdict has exit code 3
-	FailFast  bool          // stop at the first case that is not safe
-	Start     Starter       // makes the adapter
+	// Grace and Tolerance are how long after a call's deadline its session may still
+	// be open (spec/ticketing.md §3.2), added up: each 0 to MaxPatience; nil is
+	// checker.DefaultGrace and checker.DefaultTolerance.
+	Grace, Tolerance *time.Duration
+	Strict           bool    // a non-strict verdict has exit code 3
+	FailFast         bool    // stop at the first case that is not safe
+	Start            Starter // makes the adapter
 	// Alone makes an adapter of the same client that is a process of its own, for the
 	// workloads that stop it; nil: Start, where that makes processes, else these
 	// workloads are skipped.
@@ -237,6 +244,9 @@ func (p *Plan) checkNumbers() error {
 	if words := []string{checker.BusyUnsettled, checker.BusyFinal, checker.BusyRetry}; !slices.Contains(words, p.Busy) {
 		return usagef("there is no --busy %q%s; it is %s", p.Busy, DidYouMean(p.Busy, words), strings.Join(words, ", "))
 	}
+	if err := p.checkPatience(); err != nil {
+		return err
+	}
 	if p.Sweep == "" {
 		p.Sweep = SweepStandard
 	}
@@ -254,6 +264,19 @@ func (p *Plan) checkNumbers() error {
 	}
 	if p.Timeout < time.Second || p.Timeout > time.Hour {
 		return usagef("--timeout is %s, not 1s to 1h", p.Timeout)
+	}
+	return nil
+}
+
+// checkPatience checks how long a session may be open after a deadline.
+func (p *Plan) checkPatience() error {
+	for _, f := range []struct {
+		name string
+		d    *time.Duration
+	}{{"grace", p.Grace}, {"tolerance", p.Tolerance}} {
+		if f.d != nil && (*f.d < 0 || *f.d > MaxPatience) {
+			return usagef("--%s is %s, not 0s to %s", f.name, *f.d, MaxPatience)
+		}
 	}
 	return nil
 }

@@ -353,6 +353,12 @@ func (p *Plan) replay(id CaseID) string {
 	if p.Busy != checker.BusyUnsettled {
 		words = append(words, "--busy", p.Busy)
 	}
+	if p.Grace != nil && *p.Grace != checker.DefaultGrace {
+		words = append(words, "--grace", p.Grace.String())
+	}
+	if p.Tolerance != nil && *p.Tolerance != checker.DefaultTolerance {
+		words = append(words, "--tolerance", p.Tolerance.String())
+	}
 	if len(p.Command) == 0 {
 		if p.Profile != "official" {
 			words = append(words, "--profile", p.Profile)

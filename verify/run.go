@@ -108,7 +108,7 @@ func (r *runner) run(ctx context.Context) {
 	r.report.client(conn.info.Client)
 	r.policy = checker.Policy{
 		Dialect: r.p.Dialect, Profile: r.p.Profile, Outcomes: conn.info.Outcomes, Only: r.p.only,
-		Busy: r.p.Busy, SawTable: true, Embedded: true,
+		Busy: r.p.Busy, Grace: r.p.Grace, Tolerance: r.p.Tolerance, SawTable: true, Embedded: true,
 	}
 	r.begin()
 	if !conn.speaks(r.p.Dialect) {
@@ -311,6 +311,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 		t.err = fmt.Errorf("the case cannot be set up: %w", err)
 		return t
 	}
+	run.patience = r.policy.Patience()
 	script := c.Workload.Run
 	if c.ID.Fault == NoFault && c.Workload.Control != nil {
 		script = c.Workload.Control

@@ -1,4 +1,284 @@
 package verify
 
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"tornwire/adapter"
+	"tornwire/faults"
+	"tornwire/frames"
+	"tornwire/history"
+)
+
 // sessionWorkloads are those about which sessions a client keeps.
-var sessionWorkloads = []*Workload{}
+var sessionWorkloads = []*Workload{cancelled, twoSessions, silentServer, releaseLost, heldPastLease}
+
+const (
+	dropKey  = "drop-1"
+	raceKey  = "race-1"
+	raceNext = "race-2"
+)
+
+// cancelled is calls that are cancelled after they were sent. The second client's
+// grant comes when its call is being cancelled, so that it may be told, or be found
+// too late; if its session stays, a further answer on it shows that the grant was
+// read, and its lease is awaited.
+var cancelled = &Workload{
+	ID: "cancel",
+	Sentence: "a first client's call for a held key is cancelled after it was sent, and the same key is acquired by its next call (lease 6 s); " +
+		"a second client's call (lease 2 s) is cancelled while the holder releases, then it acquires another key",
+	Only:     unswept,
+	Exchange: func(*frames.Grammar) []Expected { return nil },
+	Run: func(r *caseRun) {
+		var wg sync.WaitGroup
+		wg.Go(func() { r.cancelWaiting("c1") })
+		wg.Go(func() { r.cancelGranted("c2") })
+		wg.Wait()
+	},
+}
+
+// cancelWaiting cancels a call that is waiting, and makes a new one.
+func (r *caseRun) cancelWaiting(client string) {
+	token, ok := r.hold(dropKey)
+	if !ok || !r.open(client) {
+		return
+	}
+	defer r.close(client)
+	c := r.acquire(client, dropKey, 8*second, 5*second)
+	r.seen(c, 1)
+	r.cancelCall(c, nil)
+	r.use(c)
+	next := r.acquire(client, dropKey, 2*second, 6*second)
+	r.seen(next, 2)
+	r.srv.Release(dropKey, token)
+	r.use(next)
+}
+
+// cancelGranted cancels a call while its grant is on its way.
+func (r *caseRun) cancelGranted(client string) {
+	token, ok := r.hold(raceKey)
+	if !ok || !r.open(client) {
+		return
+	}
+	defer r.close(client)
+	c := r.acquire(client, raceKey, 8*second, 2*second)
+	r.seen(c, 1)
+	r.cancelCall(c, func() { r.srv.Release(raceKey, token) })
+	r.use(c)
+	if c.outcome == history.OutcomeAcquired {
+		return
+	}
+	kept := false
+	r.until(0, keptForGrant(client, &kept))
+	r.use(r.acquire(client, raceNext, second, 5*second))
+	if kept {
+		r.until(3*second, once(func(e history.Event) bool {
+			return grantOver(raceKey, 0)(e) && e.Token != token
+		}))
+	}
+}
+
+// cancelCall asks for the cancel of a call; meanwhile, if not nil, is done while the
+// request is on its way.
+func (r *caseRun) cancelCall(c *call, meanwhile func()) {
+	if c.failed || r.over() {
+		return
+	}
+	r.rec.Add(history.Event{Kind: history.CancelAsked, Call: c.n, Client: c.client, Key: c.key})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r.ask(adapter.Request{Type: adapter.TypeCancel, Client: r.clientOf(c.client).name, Call: &c.id}, adapter.TypeCancelOK, func() {
+			r.rec.Add(history.Event{Kind: history.CancelDone, Call: c.n, Client: c.client, Key: c.key})
+		})
+	})
+	if meanwhile != nil {
+		meanwhile()
+	}
+	wg.Wait()
+}
+
+const (
+	quietKey = "quiet-1"
+	rounds   = 3
+	// quietWait ends well before the T for it, which comes after 2 s.
+	quietWait = 1200 * time.Millisecond
+)
+
+// twoSessions has one client with two sessions, if it uses one for each call, and
+// lets a call on one of them run into its deadline, three times.
+var twoSessions = &Workload{
+	ID: "two-sessions",
+	Sentence: "three times, one client has two calls waiting: one (wait 1.2 s) runs into its deadline without an answer, " +
+		"and the other's key is released when that is over",
+	Only:     unswept,
+	Exchange: func(*frames.Grammar) []Expected { return nil },
+	Run: func(r *caseRun) {
+		if _, ok := r.hold(quietKey); !ok || !r.open("c1") {
+			return
+		}
+		defer r.close("c1")
+		for n := range rounds {
+			key := fmt.Sprintf("beside-%d", n+1)
+			token, ok := r.hold(key)
+			if !ok {
+				return
+			}
+			other := r.acquire("c1", key, 8*second, time.Duration(n+10)*second)
+			r.seen(other, 1)
+			quiet := r.acquire("c1", quietKey, quietWait, time.Duration(n+20)*second)
+			r.seen(quiet, n+1)
+			r.use(quiet)
+			// A client that closes more than the one session does it by now, and
+			// what it closed is seen.
+			r.until(noticeLimit, endedFor("c1", quietKey))
+			r.pause(watchAfter)
+			r.srv.Release(key, token)
+			r.use(other)
+		}
+	},
+}
+
+// endedFor returns a condition for until: every session on which the client has sent
+// an A for the key has ended on its side.
+func endedFor(client, key string) func(history.Event) bool {
+	mine, open := map[int]bool{}, map[int]bool{}
+	return func(e history.Event) bool {
+		switch {
+		case e.Kind == history.SessionOpened:
+			mine[e.Session] = e.Client == client
+		case e.Kind == history.Received && e.Dir == frames.ClientToServer && e.Frame.Op == "A" && mine[e.Session]:
+			open[e.Session] = true
+		case e.Kind == history.EndSeen && e.Side == history.ClientSide:
+			delete(open, e.Session)
+		}
+		return len(open) == 0
+	}
+}
+
+const (
+	silentKey = "silent-1"
+	halfKey   = "silent-2"
+)
+
+// silentServer never answers the first client, and the second one only when more than
+// half of its wait is over.
+var silentServer = &Workload{
+	ID: "silent-server",
+	Sentence: "a first client's request (wait 1 s) is lost, and its session watched for as long as it may be open (--grace and --tolerance); " +
+		"then the same key is acquired by its next call; a second client's (wait 3 s) is granted after 1.8 s",
+	Own: &OwnFault{
+		Fault: "drop", Frame: FrameID{Dir: frames.ClientToServer, Op: "A", Nth: 1},
+	},
+	Exchange: func(g *frames.Grammar) []Expected {
+		return newExchange(g).session(1).c2s("A", silentKey).s2c("A", silentKey).c2s("R", silentKey).s2c("R", silentKey).list
+	},
+	Run: func(r *caseRun) {
+		var wg sync.WaitGroup
+		one := r.openAcquire("c1", silentKey, second, 5*second)
+		r.until(fireLimit, once(isFiring))
+		wg.Go(func() {
+			defer r.close("c1")
+			r.use(one)
+			if one.outcome == history.OutcomeAcquired {
+				return
+			}
+			r.until(time.Until(one.deadline())+r.patience+second, allEnded("c1"))
+			r.use(r.acquire("c1", silentKey, second, 6*second))
+		})
+		wg.Go(func() { r.grantedAtLength("c2") })
+		wg.Wait()
+	},
+	Control: func(r *caseRun) {
+		r.use(r.openAcquire("c1", silentKey, second, 5*second))
+		r.close("c1")
+	},
+}
+
+// grantedAtLength lets a call wait for over half of its time.
+func (r *caseRun) grantedAtLength(client string) {
+	token, ok := r.hold(halfKey)
+	if !ok || !r.open(client) {
+		return
+	}
+	defer r.close(client)
+	c := r.acquire(client, halfKey, 3*second, 5*second)
+	r.seen(c, 1)
+	r.pause(1800 * time.Millisecond)
+	r.srv.Release(halfKey, token)
+	r.use(c)
+}
+
+const (
+	lostKey = "lost-1"
+	lostNew = "lost-2"
+)
+
+// releaseLost loses the answer to a release, or the connection in it. (The cut at each
+// byte of the release and of its answer is part of single.)
+var releaseLost = &Workload{
+	ID: "release-lost",
+	Sentence: "a key is acquired and released, and the answer to the release never comes, or the connection is cut in it; " +
+		"then another key is acquired and released",
+	Only: func(t *faults.Type, x Expected) bool {
+		switch t.ID {
+		case "drop", "truncate-fin-client", "truncate-rst-client", "stall":
+			return x.Frame.Dir == frames.ServerToClient && x.Frame.Op == "R" && x.Frame.Nth == 1
+		}
+		return false
+	},
+	Exchange: func(g *frames.Grammar) []Expected {
+		return newExchange(g).session(1).c2s("A", lostKey).s2c("A", lostKey).c2s("R", lostKey).s2c("R", lostKey).
+			c2s("A", lostNew).s2c("A", lostNew).c2s("R", lostNew).s2c("R", lostNew).list
+	},
+	Run: func(r *caseRun) {
+		if !r.open("c1") {
+			return
+		}
+		defer r.close("c1")
+		r.use(r.acquire("c1", lostKey, second, 30*second))
+		r.use(r.acquire("c1", lostNew, second, 5*second))
+	},
+}
+
+const (
+	pastHalfKey = "past-1"
+	pastAllKey  = "past-2"
+	pastLease   = 2 * time.Second
+)
+
+// heldPastLease keeps tickets, not replies.
+var heldPastLease = &Workload{
+	ID: "held-past-lease",
+	Sentence: "one client stays inside past half of its lease of 2 s and releases; " +
+		"another stays inside past the whole lease, and then releases what is no longer its own",
+	Only:     unswept,
+	Exchange: func(*frames.Grammar) []Expected { return nil },
+	Run: func(r *caseRun) {
+		var wg sync.WaitGroup
+		half := r.openAcquire("c1", pastHalfKey, second, pastLease)
+		wg.Go(func() {
+			defer r.close("c1")
+			r.stayInside(half, func() { r.pause(pastLease/2 + watchAfter) })
+		})
+		all := r.openAcquire("c2", pastAllKey, second, pastLease)
+		wg.Go(func() {
+			defer r.close("c2")
+			r.stayInside(all, func() {
+				r.until(pastLease+second, once(grantOver(pastAllKey, all.token)))
+				r.pause(watchAfter)
+			})
+		})
+		wg.Wait()
+	},
+}
+
+// stayInside is use with something to do inside.
+func (r *caseRun) stayInside(c *call, inside func()) {
+	if c.settle() {
+		c.enter()
+		inside()
+		c.leave()
+		c.release()
+	}
+}

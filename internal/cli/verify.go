@@ -19,10 +19,11 @@ import (
 // verifyFlags are the flags of tornwire verify.
 type verifyFlags struct {
 	output
-	opts     verify.Options
-	record   string
-	baseline string
-	list     bool
+	opts             verify.Options
+	grace, tolerance time.Duration
+	record           string
+	baseline         string
+	list             bool
 }
 
 func verifyCommand() *cobra.Command {
@@ -54,6 +55,8 @@ func verifyCommand() *cobra.Command {
 	fs.DurationVar(&f.opts.Timeout, "timeout", verify.DefaultTimeout, "time limit of one case, 1s to 1h")
 	fs.StringVar(&f.opts.Profile, "profile", "", "any or official: whether clauses for official clients are held against this one (default any; official without an adapter)")
 	fs.StringVar(&f.opts.Busy, "busy", checker.BusyUnsettled, "how a further attempt after B is judged: unsettled (hygiene), final (contract) or retry (allowed)")
+	fs.DurationVar(&f.grace, "grace", checker.DefaultGrace, fmt.Sprintf("how long after a call's deadline a client may wait for T or B before it closes the session, 0s to %s", verify.MaxPatience))
+	fs.DurationVar(&f.tolerance, "tolerance", checker.DefaultTolerance, fmt.Sprintf("how much later than that a session is still open before it is a finding, 0s to %s", verify.MaxPatience))
 	fs.BoolVar(&f.opts.Strict, "strict", false, "a non-strict verdict has exit code 3")
 	fs.BoolVar(&f.opts.FailFast, "fail-fast", false, "stop at the first unsafe or nonconforming case")
 	f.flags(fs)
@@ -100,6 +103,7 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 		}
 		f.opts.Baseline = base
 	}
+	f.opts.Grace, f.opts.Tolerance = &f.grace, &f.tolerance
 	f.opts.Command, f.opts.Version = args, Version()
 	if len(args) > 0 {
 		f.opts.Start = verify.Command(args...)

@@ -107,7 +107,12 @@ func (c *client) try(base context.Context, k *call) (adapter.Result, bool) {
 	}
 	recv, stopRecv := context.WithDeadline(base, c.defect.patience(k.deadline))
 	defer stopRecv()
+	stop := func() {}
+	if after, ok := c.defect.asksAgain(k); ok {
+		stop = c.repeat(s, *k, after)
+	}
 	a := s.await(recv, x)
+	stop()
 	if a.op == 0 {
 		return c.unanswered(base, s, k, a.end)
 	}
@@ -199,7 +204,7 @@ func (c *client) answer(base context.Context, s *session, k *call, a answer) (ad
 		stale = k.stamp.Add(k.lease)
 	}
 	if base.Err() != nil || c.defect.late(time.Now(), k.deadline, stale) {
-		if base.Err() != nil || c.defect.releasesLate() {
+		if c.defect.releasesUntold(base.Err() != nil) {
 			c.releaseLater(c.grant(s, k, a.token))
 		}
 		return c.result(k, indeterminate, "granted too late"), true
@@ -214,6 +219,10 @@ func (c *client) result(k *call, outcome, raw string) adapter.Result {
 func (c *client) entered(s *session, k *call, token uint64) adapter.Result {
 	r := c.result(k, acquired, "A")
 	r.Token, r.HasToken = token, true
-	r.Ticket = &ticket{c: c, g: c.grant(s, k, token)}
+	t := &ticket{c: c, g: c.grant(s, k, token), stop: func() {}}
+	if after, ok := c.defect.renews(k); ok {
+		t.stop = c.repeat(s, *k, after)
+	}
+	r.Ticket = t
 	return r
 }

@@ -134,7 +134,7 @@ func (c *client) leave(s *session, x *exchange) {
 		}
 	}
 	c.mu.Unlock()
-	if unused && (idle > maxIdle || c.defect.sessionPerCall()) {
+	if unused && (idle > maxIdle || c.defect.sessionPerCall() || c.defect.closesUnused()) {
 		s.close(end{endCancel, "not needed"})
 	}
 }

@@ -96,8 +96,11 @@ func (d defect) unanswered(e end) (f fate, outcome string) {
 
 // neverSent is the outcome of a call that was never sent.
 func (d defect) neverSent(e end) string {
-	if d == oddTimeoutWhenUnsent && e.how == endDeadline {
+	switch {
+	case d == oddTimeoutWhenUnsent && e.how == endDeadline:
 		return timeout
+	case d == oddUnsentIndeterminate && e.how == endDeadline:
+		return indeterminate
 	}
 	return unsent
 }
@@ -263,7 +266,7 @@ func (d defect) doublesRelease() bool { return d == releaseTwice }
 func (d defect) repeatsRelease() bool { return d == oddRepeatRelease }
 
 // sessionPerCall tells whether every call has a fresh session to itself.
-func (d defect) sessionPerCall() bool { return d == oddSessionPerCall }
+func (d defect) sessionPerCall() bool { return d == oddSessionPerCall || d == closeAll }
 
 // ignoresHints tells whether M and L name no leader.
 func (d defect) ignoresHints() bool { return d == oddIgnoresHints }

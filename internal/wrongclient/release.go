@@ -32,12 +32,14 @@ func (c *client) grant(s *session, k *call, token uint64) *grant {
 
 // ticket is a held grant.
 type ticket struct {
-	c *client
-	g *grant
+	c    *client
+	g    *grant
+	stop func() // of what goes on while it is held
 }
 
 // Release implements adapter.Ticket.
 func (t *ticket) Release(parent context.Context) adapter.Result {
+	t.stop()
 	base, cancel := t.c.scope(parent)
 	defer cancel()
 	outcome, raw := t.c.releaseOnce(base, t.g)
@@ -78,6 +80,9 @@ func (c *client) releaseOnce(base context.Context, g *grant) (outcome, raw strin
 			a = s.await(ctx, x)
 		}
 		c.leave(s, x)
+		if c.defect.releasedBy(a.end) {
+			return released, a.end.text
+		}
 		switch a.op {
 		case 'R':
 			return released, "R"

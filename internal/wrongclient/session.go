@@ -243,8 +243,14 @@ func (s *session) await(ctx context.Context, x *exchange) answer {
 		return a
 	case <-ctx.Done():
 	}
+	e := endOf(ctx)
+	if a, ok := s.linger(x, e); ok {
+		return a
+	}
+	if s.c.defect.forgets(x, e) {
+		return s.forget(x, e)
+	}
 	if s.waiting(x) {
-		e := endOf(ctx)
 		if more := s.c.defect.looksAgain(e); more > 0 {
 			select {
 			case a := <-x.answer:
@@ -257,6 +263,9 @@ func (s *session) await(ctx context.Context, x *exchange) answer {
 			return answer{end: e}
 		}
 		s.close(e)
+		if s.c.defect.closesAll(e) {
+			s.c.closeOthers(e)
+		}
 	}
 	return <-x.answer
 }
