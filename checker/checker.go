@@ -72,7 +72,7 @@ type Policy struct {
 	// Grace and Tolerance are how long after a call's deadline its session may still
 	// be open, added up; nil is DefaultGrace and DefaultTolerance.
 	Grace, Tolerance *time.Duration
-	SawTable bool            // the server's table was recorded; false in front of a foreign server (P14)
+	SawTable         bool // the server's table was recorded; false in front of a foreign server (P14)
 	// ClosedWorld is the promise that nobody else uses the keys and that the
 	// server does not restart. Without a table it makes server rules certain (P14).
 	ClosedWorld bool

@@ -73,11 +73,11 @@ func (j *judge) trialOf(c *call) (trial, bool) {
 	}
 	t := trial{expired: c, own: own}
 	for _, s := range j.sessionsOf(c.client) {
-		d := j.waitingOn(s, deadline, over.at+inFlight)
-		if s == own || d == nil || !j.unscathed(s, over.at+inFlight) {
+		d := j.waitingOn(s, deadline, over.at+stampSlack)
+		if s == own || d == nil || !j.unscathed(s, over.at+stampSlack) {
 			continue
 		}
-		both := by(s.closed.moment, over.at+inFlight) && s.closed.at >= deadline
+		both := by(s.closed.moment, over.at+stampSlack) && s.closed.at >= deadline
 		if both && j.closing[c.client].before(s.closed.moment) {
 			continue
 		}
