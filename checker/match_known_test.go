@@ -67,6 +67,7 @@ func TestReleaseKnownAcquittals(t *testing.T) {
 		})
 	}
 	play("released", true, func(s *script) { s.barrier().pass(s.rel(1, "k1", 7)).ended(1, "k1", 7).expire() })
+	play("its R shows that it was read", true, func(s *script) { s.open(2, "c1").pass(s.rel(2, "k1", 7)).ended(2, "k1", 7).expire() })
 	play("released on another session", true, func(s *script) { s.barrier().open(2, "c1").pass(s.rel(2, "k1", 7)).expire() })
 	play("released after the lease", true, func(s *script) { s.barrier().expire().pass(s.rel(1, "k1", 7)) })
 	play("released in part", false, func(s *script) { s.barrier().expire().recv(s.rel(1, "k1", 7), 0, 6) })

@@ -112,7 +112,7 @@ func (c *client) claim(x *exchange, prefer, avoid *session) (s *session, fresh b
 			return prefer, false
 		}
 		for _, s := range c.open {
-			if s != avoid && s.claim(x) {
+			if s != avoid && !(c.defect.exclusive() && !s.idle()) && s.claim(x) {
 				return s, false
 			}
 		}

@@ -266,7 +266,7 @@ func (d defect) doublesRelease() bool { return d == releaseTwice }
 func (d defect) repeatsRelease() bool { return d == oddRepeatRelease }
 
 // sessionPerCall tells whether every call has a fresh session to itself.
-func (d defect) sessionPerCall() bool { return d == oddSessionPerCall || d == closeAll }
+func (d defect) sessionPerCall() bool { return d == oddSessionPerCall }
 
 // ignoresHints tells whether M and L name no leader.
 func (d defect) ignoresHints() bool { return d == oddIgnoresHints }

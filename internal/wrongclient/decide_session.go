@@ -26,6 +26,9 @@ func (d defect) forgets(x *exchange, e end) bool {
 // closesAll tells whether what ends one session ends them all.
 func (d defect) closesAll(e end) bool { return d == closeAll && e.how == endDeadline }
 
+// exclusive tells whether a session that is in use takes no other call.
+func (d defect) exclusive() bool { return d == closeAll || d == oddExclusive }
+
 // closesUnused tells whether a session that nothing uses is closed.
 func (d defect) closesUnused() bool { return d == oddClosesUnused }
 
