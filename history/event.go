@@ -128,11 +128,11 @@ const (
 // kinds is every kind above, in their order.
 var kinds = []Kind{
 	SessionOpened, ServerDialed, Received, WriteBegun, WriteAccepted, Acked, EndSeen, EndSent, Fired, WentOpaque,
-	AcceptFailed, ServerLost, ServerBack,
+	AcceptFailed, ServerLost, ServerBack, CanarySet,
 	ClientOpened, CloseAsked, ClientClosed, CallAsked, CallStarted, CallResult, CancelAsked, CancelDone, Entered, Left,
 	ReleaseAsked, ReleaseResult, CallOverdue,
 	Queued, Granted, GrantEnded, AttemptEnded,
-	RanLate, CaseEnding,
+	RanLate, Frozen, Thawed, CaseEnding,
 }
 
 // Kinds lists every kind of event that this package knows.
