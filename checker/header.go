@@ -68,7 +68,7 @@ func (j *judge) headerOfReply(c *call, f *wireFrame) {
 			j.find(Contract, Certain, fmt.Sprintf("%s and its session %d was closed on %s, although nothing was torn",
 				told(c), f.session, where), j.evidence(s))
 		}
-	case j.inTime(c, f) && len(j.finals(c, opAcquired, opTimeout, opBusy)) == 1:
+	case j.inTime(c, f) && j.surelyRead(c, f) && len(j.finals(c, opAcquired, opTimeout, opBusy)) == 1:
 		j.find(Safety, Certain, fmt.Sprintf("%s although %s was delivered in %s", told(c), want, where), j.evidence(s))
 	}
 }
@@ -214,7 +214,7 @@ func (j *judge) headerOfRelease(c *call) {
 	switch {
 	case got.outcome == meant(f):
 	case got.outcome == history.OutcomeReleased || got.outcome == history.OutcomeNotHeld:
-		if f.cells[len(f.cells)-1].accepted.before(got.moment) {
+		if acceptedAt(f).before(got.moment) && j.answerRead(f, got.moment) {
 			j.find(Safety, Certain, fmt.Sprintf("the release of call %d on key %q was told %s although %s was delivered in %s",
 				c.id, c.key, got.outcome, meant(f), where), j.evidence(sc))
 		}

@@ -34,8 +34,8 @@ func finalWord(j *judge, op string) {
 		case history.OutcomeAcquired:
 			continue
 		}
-		accepted := f.cells[len(f.cells)-1].accepted
-		if bytes.IndexByte(f.data[:f.shape.Header], '\n') >= 0 || !accepted.before(c.result) || !j.onlyCause(c, f) {
+		accepted := acceptedAt(f)
+		if bytes.IndexByte(f.data[:f.shape.Header], '\n') >= 0 || !accepted.before(c.result) || !j.arrived(f) || !j.onlyCause(c, f) {
 			continue
 		}
 		atOnce := j.early(c, c.result) && since(accepted, c.result) <= inFlight
@@ -153,8 +153,8 @@ func busyNotRetried(j *judge) {
 	}
 	for _, x := range j.surplus() {
 		f, after := j.refused(x)
-		if f == nil || !f.cells[len(f.cells)-1].accepted.before(x.attempt.first()) {
-			continue
+		if f == nil || !acceptedAt(f).before(x.attempt.first()) || !j.arrived(f) || j.byID[f.session].cut.before(x.attempt.first()) {
+			continue // it may have been sent again for another reason, with the B unread (P3)
 		}
 		s := scene{call: x.call, frame: x.attempt.wireFrame, offset: len(x.attempt.data), at: x.attempt.first().ord}
 		j.find(severity, Certain, fmt.Sprintf("call %d on key %q sent %s on session %d although %s had answered its %s %s before",

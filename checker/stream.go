@@ -122,6 +122,7 @@ type stream struct {
 	cells  []cell
 	frames []*wireFrame
 	acked  int    // of the accepted bytes
+	known  bool   // how many were acknowledged was recorded
 	dark   moment // from here on there are bytes that could not be read
 }
 

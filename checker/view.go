@@ -188,7 +188,7 @@ func (v *view) wireEvent(e *history.Event, m moment) {
 		v.session(e.Session).link(e.Dir).accepted(e, m)
 	case history.Acked:
 		out := &v.session(e.Session).link(e.Dir).out
-		out.acked = max(out.acked, e.N)
+		out.acked, out.known = max(out.acked, e.N), true
 	case history.WentOpaque:
 		v.session(e.Session).link(e.Dir).in.darken(m)
 	case history.EndSeen:
