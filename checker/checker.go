@@ -90,15 +90,18 @@ type Policy struct {
 // Evidence is what a finding stands on. Which fields are set depends on the
 // rule; the JSON names are those of the report (spec/cli.md).
 type Evidence struct {
-	Session     int      `json:"session,omitempty"`
-	Frame       string   `json:"frame,omitempty"` // "s2c.A.1"
-	Offset      int      `json:"offset"`          // bytes of the frame that had passed
-	FrameHex    string   `json:"frame_hex"`       // the frame as its sender sent it
-	Delivered   [2]int   `json:"delivered"`       // bytes of it acknowledged by the receiver's kernel, accepted by ours
-	Call        int      `json:"call,omitempty"`  // the call judged
-	Outcome     string   `json:"outcome"`         // what the client reported for it
-	ServerState string   `json:"server_state"`    // the key in the server's table at that moment
-	Timeline    []string `json:"timeline"`        // at most maxTimeline lines
+	Session     int    `json:"session,omitempty"`
+	Frame       string `json:"frame,omitempty"` // "s2c.A.1"
+	Offset      int    `json:"offset"`          // bytes of the frame that had passed
+	FrameHex    string `json:"frame_hex"`       // the frame as its sender sent it
+	Delivered   [2]int `json:"delivered"`       // bytes of it acknowledged by the receiver's kernel, accepted by ours
+	Call        int    `json:"call,omitempty"`  // the call judged
+	Outcome     string `json:"outcome"`         // what the client reported for it
+	ServerState string `json:"server_state"`    // the key in the server's table at that moment
+	// Application tells who entered without a grant, and which two were inside at a
+	// time: at most maxApplication lines.
+	Application []string `json:"application,omitempty"`
+	Timeline    []string `json:"timeline"` // at most maxTimeline lines
 }
 
 // Finding is one broken rule.

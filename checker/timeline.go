@@ -289,6 +289,7 @@ func (v *view) evidence(s scene) Evidence {
 	delete(sessions, 0)
 	delete(calls, 0)
 	e.ServerState = v.state(key, s.at)
+	e.Application = v.application(key, calls)
 	e.Timeline = v.story(v.relevant(sessions, calls, key), s.at)
 	return e
 }

@@ -66,6 +66,7 @@ type view struct {
 	grants   []*grant
 	queued   []*history.Event // attempts that the table did not grant at once
 	fired    []*history.Event
+	stays    []*stay
 	closing  map[string]moment // CloseAsked, by client
 	// shortened: more happened than is judged, so what did not happen by the end
 	// proves nothing.
@@ -92,6 +93,7 @@ func newView(events []history.Event, g *frames.Grammar, p Policy) *view {
 		v.wireEvent(e, m)
 		v.callEvent(e, m)
 		v.tableEvent(e, m)
+		v.stayEvent(e, m)
 	}
 	slices.SortFunc(v.sessions, func(a, b *session) int { return cmp.Compare(a.id, b.id) })
 	slices.SortFunc(v.calls, func(a, b *call) int { return cmp.Compare(a.id, b.id) })

@@ -91,7 +91,7 @@ const (
 	// Token, Refused (the resource would have refused the token: it has seen a
 	// higher one).
 	Entered Kind = "entered"
-	// Left: it left. Call, Key, Token.
+	// Left: it left. Call, Key, Token, Refused (likewise, on its way out).
 	Left Kind = "left"
 	// ReleaseAsked: the tool is about to ask for a release. Call.
 	ReleaseAsked Kind = "release_asked"

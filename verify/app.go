@@ -177,20 +177,27 @@ func (c *call) enter() {
 // enter records an entry, and whether a resource that checks tokens would have
 // refused its write.
 func (r *caseRun) enter(call int, client, key string, token uint64) {
-	r.mu.Lock()
-	refused := token < r.top[key]
-	r.top[key] = max(r.top[key], token)
-	r.mu.Unlock()
 	r.rec.Add(history.Event{
-		Kind: history.Entered, Call: call, Client: client, Key: key, Token: token, HasToken: true, Refused: refused,
+		Kind: history.Entered, Call: call, Client: client, Key: key, Token: token, HasToken: true, Refused: r.write(key, token),
 	})
 }
 
-// leave goes out of it.
+// write writes to the resource, which knows the highest token that it has seen. It
+// tells whether one that checks tokens would have refused the write.
+func (r *caseRun) write(key string, token uint64) (refused bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	top := r.top[key]
+	r.top[key] = max(top, token)
+	return token < top
+}
+
+// leave writes to the resource once more, and goes out.
 func (c *call) leave() {
 	if c.inside {
 		c.inside = false
-		c.r.rec.Add(history.Event{Kind: history.Left, Call: c.n, Client: c.client, Key: c.key, Token: c.token, HasToken: true})
+		refused := c.r.write(c.key, c.token)
+		c.r.rec.Add(history.Event{Kind: history.Left, Call: c.n, Client: c.client, Key: c.key, Token: c.token, HasToken: true, Refused: refused})
 	}
 }
 

@@ -27,9 +27,16 @@ func (r *Report) WriteText(w io.Writer) error {
 	r.textDoubts(&b)
 	r.textOutcomes(&b)
 	if r.Fencing > 0 {
-		fmt.Fprintf(&b, "needs fencing: %d entries on a grant whose lease had ended unseen; only a resource that checks tokens refuses them\n", r.Fencing)
+		entries := "entries"
+		if r.Fencing == 1 {
+			entries = "entry"
+		}
+		fmt.Fprintf(&b, "needs fencing: %d %s on a grant whose lease had ended unseen; only a resource that checks tokens refuses that\n", r.Fencing, entries)
 		for _, l := range r.Fenced[:min(len(r.Fenced), findingsShown)] {
 			fmt.Fprintf(&b, "  %s\n", l)
+		}
+		if more := len(r.Fenced) - findingsShown; more > 0 {
+			fmt.Fprintf(&b, "  … and %d more: --format json lists them all\n", more)
 		}
 	}
 	if c := r.Coverage; c.Cut > 0 {
@@ -86,6 +93,9 @@ func textFinding(b *strings.Builder, f Finding, whole bool) {
 	}
 	if e.ServerState != "" {
 		fmt.Fprintf(b, "    server: %s\n", e.ServerState)
+	}
+	for _, l := range e.Application {
+		fmt.Fprintf(b, "    application: %s\n", l)
 	}
 	if whole {
 		for _, l := range e.Timeline {

@@ -173,41 +173,50 @@ func grantOver(key string, token uint64) func(history.Event) bool {
 const (
 	lateKey     = "late-1"
 	lateZeroKey = "late-0"
+	lateLongKey = "late-9"
 )
 
 // lateReply holds the grant until 0.5 s after its lease, when somebody else is
 // inside.
 var lateReply = &Workload{
 	ID: "late-reply",
-	Sentence: "the grant (lease 1 s; wait 1 s, and in ticketing wait 0 on another client) is held until 0.5 s after its lease, " +
-		"when the key has been granted to another",
+	Sentence: "the grant (lease 1 s; wait 1 s, on a second client 9 s, and in ticketing 0 on a third) is held until 0.5 s after its lease, " +
+		"when the key has been granted to another; the second cannot know that, and only a resource that checks tokens stops it",
 	Own: &OwnFault{
 		Fault: "hold", Frame: FrameID{Dir: frames.ServerToClient, Op: "A", Nth: 1},
 		Args: faults.Args{"most": 20 * second},
 	},
 	EachSession: true,
 	Exchange: func(g *frames.Grammar) []Expected {
-		x := newExchange(g).session(1).c2s("A", lateKey).s2c("A", lateKey).c2s("R", lateKey).s2c("R", lateKey)
-		if current(g) {
-			x.session(2).c2s("A", lateZeroKey).s2c("A", lateZeroKey).c2s("R", lateZeroKey).s2c("R", lateZeroKey)
+		x := newExchange(g)
+		for i, c := range lateCalls(g) {
+			x.session(i+1).c2s("A", c.key).s2c("A", c.key).c2s("R", c.key).s2c("R", c.key)
 		}
 		return x.list
 	},
 	Run: runLateReply,
 	Control: func(r *caseRun) {
-		r.use(r.openAcquire("c1", lateKey, second, second))
-		r.close("c1")
-		if current(r.grammar) {
-			r.use(r.openAcquire("c2", lateZeroKey, 0, second))
-			r.close("c2")
+		for _, c := range lateCalls(r.grammar) {
+			r.use(r.openAcquire(c.client, c.key, c.wait, second))
+			r.close(c.client)
 		}
 	},
 }
 
+// lateCalls are the calls of late-reply: nobody can know from its wait that the lease
+// of the second is over.
+func lateCalls(g *frames.Grammar) []slowCall {
+	calls := []slowCall{{client: "c1", key: lateKey, wait: second}, {client: "c2", key: lateLongKey, wait: 9 * second}}
+	if current(g) {
+		calls = append(calls, slowCall{client: "c3", key: lateZeroKey})
+	}
+	return calls
+}
+
 func runLateReply(r *caseRun) {
-	calls := []*call{r.openAcquire("c1", lateKey, second, second)}
-	if current(r.grammar) {
-		calls = append(calls, r.openAcquire("c2", lateZeroKey, 0, second))
+	var calls []*call
+	for _, c := range lateCalls(r.grammar) {
+		calls = append(calls, r.openAcquire(c.client, c.key, c.wait, second))
 	}
 	for _, c := range calls {
 		r.takeOver(c.key)
