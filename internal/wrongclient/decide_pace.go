@@ -2,9 +2,9 @@ package wrongclient
 
 import "time"
 
-// lastLook is under the lateness from which a grant counts as written after the
-// deadline.
-const lastLook = 150 * time.Millisecond
+// lastLook is enough for a client that was stopped, and under the grace of rule
+// deadline-closes.
+const lastLook = time.Second
 
 // pauses tells whether the client lets some time pass before it makes another
 // connection to an address.
