@@ -12,8 +12,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -28,6 +30,13 @@ func lockserver(t *testing.T, args ...string) (addr string, stop func() (string,
 // running runs a command that serves.
 func running(t *testing.T, cmd *cobra.Command, args []string) (addr string, stop func() (string, error)) {
 	t.Helper()
+	addrs, stop := runningOn(t, cmd, args, 1)
+	return addrs[0], stop
+}
+
+// runningOn runs a command that serves on n addresses.
+func runningOn(t *testing.T, cmd *cobra.Command, args []string, n int) (addrs []string, stop func() (string, error)) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var log bytes.Buffer
 	stdout, w := io.Pipe()
@@ -41,16 +50,20 @@ func running(t *testing.T, cmd *cobra.Command, args []string) (addr string, stop
 		_ = w.CloseWithError(err)
 		ended <- err
 	}()
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		cancel()
-		t.Fatalf("no address: %v", err)
+	r := bufio.NewReader(stdout)
+	for range n {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			cancel()
+			t.Fatalf("no address: %v", err)
+		}
+		addr, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "listening on ")
+		if !ok {
+			t.Errorf("line %q", line)
+		}
+		addrs = append(addrs, addr)
 	}
-	addr, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "listening on ")
-	if !ok {
-		t.Errorf("first line %q", line)
-	}
-	return addr, func() (string, error) {
+	return addrs, func() (string, error) {
 		cancel()
 		err := <-ended
 		return log.String(), err
@@ -144,6 +157,11 @@ func TestLockserverRefusesBadFlags(t *testing.T) {
 		"over 4096 bytes":          "--secret-file " + big,
 		"lockserver takes no argu": "extra",
 		"capacity is -2":           "--queue -1 --capacity -2",
+		"--nodes is empty or 0":    "--nodes 0",
+		"-1 nodes, not 1 to 64":    "--nodes -1",
+		"65 nodes, not 1 to 64":    "--nodes 65",
+		"would be 65536, over":     "--nodes 3 --listen 127.0.0.1:65534",
+		"no address to name":       "--nodes 2 --listen :0",
 	} {
 		cmd := lockserverCommand()
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -155,6 +173,44 @@ func TestLockserverRefusesBadFlags(t *testing.T) {
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want a usage error with %q", args, err, want)
 		}
+	}
+}
+
+// The nodes of a cluster have one table; those that do not lead name the first.
+func TestLockserverNodes(t *testing.T) {
+	addrs, stop := runningOn(t, lockserverCommand(), []string{"--listen", "127.0.0.1:0", "--nodes", "3"}, 3)
+	moved := "M" + addrs[0] + "\n"
+	request := "A\x00\x09\x00\x00\x00\x00\x00\x00\x00\x07k\n"
+	for _, other := range addrs[1:] {
+		if got := talk(t, other, "", request, len(moved)); got != moved {
+			t.Errorf("%s answers %q, want %q", other, got, moved)
+		}
+	}
+	if got := talk(t, addrs[0], "", request, 1); got != "A" {
+		t.Errorf("the first node answers %q", got)
+	}
+	if log, err := stop(); err != nil || !strings.Contains(log, `"nodes":3`) {
+		t.Errorf("error %v, log:\n%s", err, log)
+	}
+}
+
+func TestLockserverNodesTakeThePortsBehind(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := l.Addr().(*net.TCPAddr)
+	cmd := lockserverCommand()
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs([]string{"--nodes", "2", "--listen", net.JoinHostPort("127.0.0.1", strconv.Itoa(taken.Port-1))})
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	// The port before may be taken as well; either way it ends with an error.
+	if err := cmd.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), "--listen") {
+		t.Errorf("error %v", err)
 	}
 }
 
