@@ -41,7 +41,8 @@ func uncorrelated(j *judge, op string) {
 // spelt names a word with its text.
 func spelt(w word) string { return fmt.Sprintf("%s %q", w.ref, w.text) }
 
-// closesAfter judges the words after which a connection has to be closed. It stands
+// closesAfter judges the words after which a connection has to be closed; of several
+// on a session the first counts. It stands
 // on V, W and E: the client had read the word, as what it told or released shows
 // (heard), and after that proof the application asked for another acquire, whose A
 // came on the same session. A request that was under way when the word came was asked
@@ -52,13 +53,14 @@ func closesAfter(j *judge, words []word) {
 	if !j.owners { // the older documents do not promise it
 		severity = Hygiene
 	}
+	found := map[*session]bool{}
 	for _, w := range words {
 		p := j.heard(w)
 		closed := w.end().before(w.s.closed.moment) && !w.s.cutFirst(w.s.closed.moment)
 		if (p.happened() || closed) && j.asksAfter(w.s.client, w.accepted) && !j.blind(w.s.client, never) {
 			j.checked()
 		}
-		if !p.happened() {
+		if !p.happened() || found[w.s] {
 			continue
 		}
 		k := slices.IndexFunc(j.attempts, func(b *attempt) bool { return b.session == w.s.id && p.before(b.first()) && askedSince(b, p.moment) })
@@ -66,6 +68,7 @@ func closesAfter(j *judge, words []word) {
 			continue
 		}
 		b := j.attempts[k]
+		found[w.s] = true
 		j.find(severity, Certain, fmt.Sprintf("client %s sent %s on session %d although it had read %s there, which closes the connection (%s, %s before)",
 			w.s.client, b.ref, b.session, spelt(w), p.why, ms(since(p.moment, b.first()))),
 			j.evidence(scene{call: b.only(), frame: w.wireFrame, offset: len(w.data), at: b.first().ord, others: b.calls}))
