@@ -24,12 +24,13 @@ const (
 
 // script builds a history event by event, a millisecond apart.
 type script struct {
-	t   *testing.T
-	g   *frames.Grammar
-	ev  []history.Event
-	at  time.Duration
-	nth map[string]int
-	seq map[string]uint64
+	t    *testing.T
+	g    *frames.Grammar
+	ev   []history.Event
+	at   time.Duration
+	nth  map[string]int
+	seq  map[string]uint64
+	made uint64 // frames of our own making
 }
 
 // msg is a frame of a script.

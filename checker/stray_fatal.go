@@ -42,7 +42,8 @@ func (v *view) breachOf(s *session) *breach {
 			if end == len(out.cells) {
 				return nil
 			}
-			return v.skip(&breach{session: s, frame: f, what: "over the limit of its text", framing: true}, end)
+			long := *f
+			return v.skip(&breach{session: s, frame: &long, what: "over the limit of its text", framing: true}, end)
 		case f.shape.Check(f.data) != nil:
 			what = "malformed"
 		case f.isOp("E"):
@@ -176,7 +177,7 @@ func (v *view) saidBehind(b *breach, f *wireFrame, d *call) moment {
 		}
 	case f.isOp(opTimeout) || f.isOp(opBusy):
 		if d.outcome == meant(f) && just(f, d.result) && v.answersOn(f, d, s) && v.early(d, d.result) && !d.cancel.before(d.result) &&
-			len(v.finals(d, opAcquired, opTimeout, opBusy)) == 0 && v.stayed(s, d.result) {
+			!v.answeredBefore(b, d) && v.stayed(s, d.result) {
 			return d.result
 		}
 	case f.isOp(opReleased) || f.isOp(opNotHeld):
@@ -212,6 +213,14 @@ func (v *view) carry(client string, token uint64) int {
 func (v *view) answersOn(f *wireFrame, d *call, s *session) bool {
 	return len(d.attempts) > 0 && !slices.ContainsFunc(d.attempts, func(a *attempt) bool {
 		return a.session != s.id || a.only() != d || !v.answers(f, a, d)
+	})
+}
+
+// answeredBefore tells whether an answer to d was begun before a breach, or came on
+// another session.
+func (v *view) answeredBefore(b *breach, d *call) bool {
+	return slices.ContainsFunc(v.finals(d, opAcquired, opTimeout, opBusy), func(f *wireFrame) bool {
+		return f.session != b.session.id || f.first().before(b.frame.first())
 	})
 }
 
