@@ -44,7 +44,7 @@ func shows(defect, dialect string) []string {
 	case "eof-is-timeout", "eof-is-unsent", "eof-is-busy", "resend-same", "resend-new-owner":
 		return append(answer("truncate-fin", "truncate-rst"), request("truncate-fin", "truncate-rst")...)
 	case "newline-first":
-		return append(cuts(dialect, "single", "s2c.A.1", []int{1, n.header, n.grant - 1}, "split"), none...)
+		return append(cuts(dialect, "single", "s2c.A.1", []int{1, n.header, n.grant - 1}, "split"), dialect+"/single/none", dialect+"/newline-token/none")
 	case "release-by-key":
 		return append(cuts(dialect, "single", "c2s.R.1", []int{n.release}, "truncate-fin"), dialect+"/expired/none")
 	case "wrong-token-released":
@@ -54,7 +54,11 @@ func shows(defect, dialect string) []string {
 	case "stale-zero":
 		return []string{dialect + "/late-reply/s2c.A.1@0:hold"}
 	case "fifo-key", "fifo-connection":
-		return []string{dialect + "/pipelined/none"}
+		ids := []string{dialect + "/pipelined/none"}
+		if dialect == dialectCurrent {
+			ids = append(ids, dialect+"/reversed-replies/none")
+		}
+		return ids
 	case "key-only":
 		return append(cuts(dialect, "single", "s2c.A.1", []int{0}, "inject-stray"), cuts(dialect, "stray-reply", "s2c.keepalive.1", []int{0}, "inject-stray")...)
 	case "op-blind":
