@@ -237,6 +237,10 @@ func TestWrongOptions(t *testing.T) {
 		{Options{Profile: "offical"}, `there is no profile "offical"; did you mean official?`},
 		{Options{Sweep: "smok"}, `there is no sweep "smok"; did you mean smoke?; sweeps are smoke, standard, full`},
 		{Options{Busy: "finale"}, `there is no --busy "finale"; did you mean final?; it is unsettled, final, retry`},
+		{Options{Grace: patience(-time.Millisecond)}, "--grace is -1ms, not 0s to 1m0s"},
+		{Options{Grace: patience(MaxPatience + 1)}, "not 0s to 1m0s"},
+		{Options{Tolerance: patience(-1)}, "--tolerance is -1ns, not 0s to 1m0s"},
+		{Options{Tolerance: patience(time.Hour)}, "--tolerance is 1h0m0s, not 0s to 1m0s"},
 		{Options{Parallel: -1}, "--parallel is -1, not 1 to 4096"},
 		{Options{Parallel: MaxParallel + 1}, "--parallel is 4097, not 1 to 4096"},
 		{Options{Timeout: time.Second - 1}, "--timeout is 999.999999ms, not 1s to 1h"},
@@ -269,7 +273,10 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
+func patience(d time.Duration) *time.Duration { return &d }
+
 func TestDefaults(t *testing.T) {
+	plan(t, Options{Grace: patience(0), Tolerance: patience(MaxPatience)})
 	p := plan(t, Options{})
 	if p.Dialect != dialectCurrent || p.Profile != checker.ProfileAny || p.Timeout != DefaultTimeout || p.only != nil {
 		t.Errorf("%+v", p.Options)

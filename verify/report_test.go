@@ -268,6 +268,18 @@ func TestReplay(t *testing.T) {
 			t.Errorf("replay\n%s\nwant\n%s", got, want)
 		}
 	}
+	grace, tolerance := 0*time.Second, 90*time.Millisecond
+	usual := checker.DefaultTolerance
+	for want, o := range map[string]Options{
+		" --grace 0s --tolerance 90ms": {Grace: &grace, Tolerance: &tolerance},
+		" --grace 0s":                  {Grace: &grace, Tolerance: &usual},
+	} {
+		o.Cases, o.Profile, o.Seed = []string{id}, "official", DefaultSeed
+		p := plan(t, o)
+		if got := p.replay(p.Cases[0].ID); got != "tornwire verify --case "+id+want {
+			t.Errorf("replay\n%s\nwant%s", got, want)
+		}
+	}
 	want := "tornwire verify --dialect ticketing --workload single --fault none --profile any"
 	if got := threeCases(t).replay(sanityCase.ID); got != want {
 		t.Errorf("replay of the sanity run\n%s\nwant\n%s", got, want)
