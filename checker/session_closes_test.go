@@ -137,6 +137,16 @@ func TestDeadlineClosesAcquittals(t *testing.T) {
 		s.open(1, "c1").ask(1, "c1", "k1", sec, 5*sec).wait(sec).told(1, "unsent").wait(9 * sec).tick()
 		wantChecked(t, s.want(s.sessioned()), "deadline-closes", false)
 	})
+	t.Run("sent past its deadline", func(t *testing.T) { // expired-unsent judges that
+		s := newScript(t, v1)
+		s.open(1, "c1").ask(1, "c1", "k1", sec, 5*sec).wait(2*sec).pass(s.req(1, "k1", 1, 5, 77)).told(1, indet).wait(9 * sec).tick()
+		wantChecked(t, s.want(s.sessioned()), "deadline-closes", false)
+	})
+	t.Run("closed before its deadline", func(t *testing.T) {
+		s := newScript(t, v1)
+		s.open(1, "c1").ask(1, "c1", "k1", sec, 5*sec).pass(s.req(1, "k1", 1, 5, 77)).seen(1, history.FIN).told(1, indet).wait(9 * sec).tick()
+		wantChecked(t, s.want(s.sessioned()), "deadline-closes", false)
+	})
 	t.Run("no pong", func(t *testing.T) {
 		s := hung(t, v1).wait(5 * sec).tick()
 		p := s.sessioned()
@@ -189,13 +199,16 @@ func TestCancelClosesAcquittals(t *testing.T) {
 	play("a new session", true, dropped(t, v1).seen(1, history.RST).open(2, "c1").again(2))
 	play("another session, the first left open", true, dropped(t, v1).open(2, "c1").again(2))
 	play("no further call", false, dropped(t, v1))
-	play("another client's call", false, dropped(t, v1).open(2, "c2").ask(2, "c2", "k2", 5*sec, 30*sec))
+	s := dropped(t, v1)
+	play("another client's call", false, s.open(2, "c2").ask(2, "c2", "k2", 5*sec, 30*sec).pass(s.req(2, "k2", 5, 30, 78)))
 
 	sent := func() *script {
 		s := newScript(t, v1)
 		return s.open(1, "c1").ask(1, "c1", "k1", 5*sec, 30*sec).pass(s.req(1, "k1", 5, 30, 77))
 	}
-	s := sent()
+	s = sent()
+	play("a definite word", false, s.event(history.CancelAsked, 1, "").told(1, "timeout").again(1)) // for indeterminate-stays
+	s = sent()
 	play("the grant came first", false, s.event(history.CancelAsked, 1, "").pass(s.got(1, "k1", 77, 7)).told(1, indet).again(1))
 	s = sent()
 	play("acquired all the same", false, s.event(history.CancelAsked, 1, "").pass(s.got(1, "k1", 77, 7)).acquired(1, "k1", 7).again(1))

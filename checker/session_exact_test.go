@@ -122,12 +122,46 @@ func TestExactSessionAcquittals(t *testing.T) {
 		s.wait(9 * sec)
 		ends(s, own, beside, quiet, other)
 	})
+	play("both were asked to close, and one was", func(s *script, own, beside, quiet, other int) {
+		s.event(history.CloseAsked, 0, "c1").seen(own, history.RST).told(quiet, indet)
+	})
+	play("they were asked to close in between", func(s *script, own, beside, quiet, other int) {
+		s.seen(own, history.RST).event(history.CloseAsked, 0, "c1").seen(beside, history.RST).told(quiet, indet).told(other, indet)
+	})
+	play("its own was cut by us", func(s *script, own, beside, quiet, other int) {
+		s.sent(own, history.RST)
+		ends(s, own, beside, quiet, other)
+	})
+	play("it closed its own much later", func(s *script, own, beside, quiet, other int) {
+		s.wait(4 * sec)
+		ends(s, own, beside, quiet, other)
+	})
+	play("a release on the other had no answer", func(s *script, own, beside, quiet, other int) {
+		s.pass(s.rel(beside, "k9", 9))
+		ends(s, own, beside, quiet, other)
+	})
+	play("the other began to wait after the deadline", func(s *script, own, beside, quiet, other int) {
+		n := uint64(own - 10)
+		s.pass(s.answer(beside, "B", "beside-"+string(rune('0'+n)), 70+n)).told(other, "busy")
+		s.ask(other+20, "c1", "later", 9*sec, 30*sec).pass(s.req(beside, "later", 9, 30, 170+n))
+		s.seen(own, history.RST).seen(beside, history.RST).told(quiet, indet).told(other+20, indet)
+	})
 	play("it did not close its own", func(s *script, own, beside, quiet, other int) {
 		s.seen(beside, history.RST).told(quiet, indet).told(other, indet)
 	})
 	play("the quiet one was answered", func(s *script, own, beside, quiet, other int) {
 		s.pass(s.answer(own, "T", "quiet", uint64(90+own-10))).told(quiet, "timeout")
 		s.seen(own, history.RST).seen(beside, history.RST).told(other, indet)
+	})
+	t.Run("closed before the deadline", func(t *testing.T) {
+		s := newScript(t, v1)
+		for n := range 3 {
+			s.open(20+n, "c1").ask(2*n+2, "c1", "beside", 9*sec, 30*sec).pass(s.req(20+n, "beside", 9, 30, uint64(70+n)))
+			s.open(10+n, "c1").ask(2*n+1, "c1", "quiet", sec, quietLease(n)).pass(s.req(10+n, "quiet", 1, uint64(20+n), uint64(90+n)))
+			ends(s, 10+n, 20+n, 2*n+1, 2*n+2)
+			s.wait(2 * sec)
+		}
+		wantChecked(t, s.tick().want(s.alone("exact-session")), "exact-session", false)
 	})
 	// "Never a finding" 14: a call on the very session ends with it.
 	t.Run("one session", func(t *testing.T) {

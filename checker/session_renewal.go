@@ -44,7 +44,7 @@ func (v *view) renews(a, b *attempt) string {
 	}
 	for _, f := range v.byID[a.session].delivered() {
 		o, _, ok := f.field(fieldOwner)
-		if !ok || o != a.owner || !f.whole || wa && !keyFits(f, ta) || !f.end().before(b.first()) {
+		if !ok || o != a.owner || wa && !keyFits(f, ta) || !f.end().before(b.first()) {
 			continue
 		}
 		switch {

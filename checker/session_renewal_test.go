@@ -44,6 +44,15 @@ func TestNoRenewal(t *testing.T) {
 	s.want(s.sessioned(), "no-renewal contract")
 }
 
+// What another call was told says whose an A is not.
+func TestNoRenewalOtherOwner(t *testing.T) {
+	s, a := single(t, v1, 7)
+	s.pass(a).acquired(1, "k1", 7).ask(2, "c1", "k1", 5*sec, 30*sec)
+	s.add(history.Event{Kind: history.CallResult, Call: 2, Outcome: "unsent", Owner: 78, HasOwner: true})
+	s.pass(s.req(1, "k1", 5, 30, 77))
+	s.want(s.sessioned(), "no-renewal contract")
+}
+
 func TestNoRenewalAcquittals(t *testing.T) {
 	play := func(name string, checked bool, f func(s *script)) {
 		t.Run(name, func(t *testing.T) {
@@ -68,6 +77,8 @@ func TestNoRenewalAcquittals(t *testing.T) {
 	play("another client", false, func(s *script) {
 		s.leave(1, "k1", 7).open(2, "c2").ask(2, "c2", "k1", 5*sec, 30*sec).pass(s.req(2, "k1", 5, 30, 77))
 	})
+	play("another client, of which no call is known", false, func(s *script) { s.open(2, "c2").pass(s.req(2, "k1", 5, 30, 77)) })
+	play("another key, of which no call is known", false, func(s *script) { s.pass(s.req(1, "k2", 5, 30, 77)) })
 	play("an owner in part", false, func(s *script) { s.recv(s.req(1, "k1", 5, 30, 77), 0, 10) })
 
 	t.Run("no answer for half of the wait", func(t *testing.T) {
@@ -81,6 +92,19 @@ func TestNoRenewalAcquittals(t *testing.T) {
 		s.open(2, "c1").pass(s.req(2, "k1", 4, 30, 77))
 		s.want(s.sessioned())
 	})
+	for _, name := range []string{"half an answer before", "an answer behind"} { // no-resend judges these
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, v1)
+			s.open(1, "c1").ask(1, "c1", "k1", 4*sec, 30*sec).pass(s.req(1, "k1", 4, 30, 77)).open(2, "c1")
+			m := s.got(1, "k1", 77, 7)
+			if name == "an answer behind" {
+				s.pass(s.req(2, "k1", 4, 30, 77)).pass(m)
+			} else {
+				s.cut(m, len(m.b)-1).pass(s.req(2, "k1", 4, 30, 77))
+			}
+			s.want(s.sessioned())
+		})
+	}
 	t.Run("after a B", func(t *testing.T) { // busy-not-retried judges that
 		s := newScript(t, v1)
 		s.open(1, "c1").ask(1, "c1", "k1", 4*sec, 30*sec).pass(s.req(1, "k1", 4, 30, 77)).pass(s.answer(1, "B", "k1", 77)).pass(s.req(1, "k1", 4, 30, 77))
