@@ -123,8 +123,9 @@ func (p *baselineFile) entry(e map[string]any, lines map[string]int) verify.Acce
 	for _, r := range checker.Rules() {
 		ids = append(ids, r.ID)
 	}
+	_, isText := e["rule"].(string)
 	switch {
-	case e["rule"] == nil || e["rule"] == "":
+	case a.Rule == "" && (isText || e["rule"] == nil):
 		p.wrong(at("rule"), "the entry names no rule; tornwire list rules shows them")
 	case a.Rule != "" && !slices.Contains(ids, a.Rule):
 		p.wrong(at("rule"), "there is no rule %q%s; tornwire list rules shows them", a.Rule, verify.DidYouMean(a.Rule, ids))
