@@ -13,8 +13,8 @@ func (s *script) later(d time.Duration) *script {
 	return s.wait(d).event(history.CallStarted, 1, "")
 }
 
-// acked says that the client's kernel acknowledged all that was written on a session.
-func (s *script) acked(session int) *script {
+// ackedAll says that the client's kernel acknowledged all that was written on a session.
+func (s *script) ackedAll(session int) *script {
 	return s.add(history.Event{Kind: history.Acked, Session: session, Dir: s2c, N: 1 << 20, Total: 1 << 20})
 }
 
@@ -41,7 +41,7 @@ func TestUnmatchedReleased(t *testing.T) {
 	})
 	t.Run("a new session works later", func(t *testing.T) {
 		s := foreignGrant(t)
-		s.seen(1, "fin").acked(1).told(1, indet).wait(3*sec).open(2, "c1").later(6 * sec)
+		s.seen(1, "fin").ackedAll(1).told(1, indet).wait(3*sec).open(2, "c1").later(6 * sec)
 		r := s.want(s.straying(), "unmatched-released contract")
 		if f := r.Findings[0]; !strings.Contains(f.Message, "(the client closed session 1 on it)") {
 			t.Error(f.Message)
@@ -118,32 +118,32 @@ func TestLeftFor(t *testing.T) {
 		})
 	}
 	s := foreignGrant(t)
-	over(s.seen(1, "fin").acked(1))
+	over(s.seen(1, "fin").ackedAll(1))
 	s.want(s.straying(), "unmatched-released contract")
-	play("an RST", func(s *script) *script { return s.seen(1, "rst").acked(1) }) // P4
-	play("a FIN, and an RST behind it", func(s *script) *script { return s.seen(1, "fin").seen(1, "rst").acked(1) })
+	play("an RST", func(s *script) *script { return s.seen(1, "rst").ackedAll(1) }) // P4
+	play("a FIN, and an RST behind it", func(s *script) *script { return s.seen(1, "fin").seen(1, "rst").ackedAll(1) })
 	play("not acknowledged", func(s *script) *script { return s.seen(1, "fin") }) // P3
-	play("much later", func(s *script) *script { return s.wait(2*sec).seen(1, "fin").acked(1) })
-	play("cut before", func(s *script) *script { return s.sent(1, "fin").seen(1, "fin").acked(1) })
-	play("cancelled", func(s *script) *script { return s.event(history.CancelAsked, 1, "").seen(1, "fin").acked(1) })
+	play("much later", func(s *script) *script { return s.wait(2*sec).seen(1, "fin").ackedAll(1) })
+	play("cut before", func(s *script) *script { return s.sent(1, "fin").seen(1, "fin").ackedAll(1) })
+	play("cancelled", func(s *script) *script { return s.event(history.CancelAsked, 1, "").seen(1, "fin").ackedAll(1) })
 	play("an error behind it", func(s *script) *script {
-		return s.stray(s.line(1, s2c, "E", "not_active")).seen(1, "fin").acked(1)
+		return s.stray(s.line(1, s2c, "E", "not_active")).seen(1, "fin").ackedAll(1)
 	})
 	play("an answer behind it", func(s *script) *script {
-		return s.stray(s.got(1, "k1", 77, 7)).seen(1, "fin").acked(1)
+		return s.stray(s.got(1, "k1", 77, 7)).seen(1, "fin").ackedAll(1)
 	})
 	play("another stray one", func(s *script) *script {
-		return s.stray(s.answer(1, "T", "k1", 78)).seen(1, "fin").acked(1)
+		return s.stray(s.answer(1, "T", "k1", 78)).seen(1, "fin").ackedAll(1)
 	})
 	t.Run("the call was over", func(t *testing.T) { // the session may have been closed for that
 		s := waiting(t, v1, 9*sec)
-		s.told(1, indet).stray(s.got(1, "k1", 78, 99)).seen(1, "fin").acked(1)
+		s.told(1, indet).stray(s.got(1, "k1", 78, 99)).seen(1, "fin").ackedAll(1)
 		over(s)
 		s.want(s.straying())
 	})
 	t.Run("at the deadline", func(t *testing.T) {
 		s := waiting(t, v1, 9*sec)
-		s.wait(8900*time.Millisecond).stray(s.got(1, "k1", 78, 99)).wait(sec/8).seen(1, "fin").acked(1)
+		s.wait(8900*time.Millisecond).stray(s.got(1, "k1", 78, 99)).wait(sec/8).seen(1, "fin").ackedAll(1)
 		over(s)
 		s.want(s.straying())
 	})
