@@ -14,8 +14,9 @@ import (
 //
 // A word that denies the send, or another definite one, is wrong even if the frame
 // was not read; acquired is for the rules about entries. Indeterminate and error are right where it was not: they count only
-// just after the frame, well before the call's deadline, and if the adapter can say
-// the right word (P15). Whether a client may go on after a B is disputed
+// just after the frame, well before the call's deadline, from an adapter that answers in
+// time (P11: else the word may be older than the frame), and if it can say the right word
+// (P15). Whether a client may go on after a B is disputed
 // (spec/ticketing.md §3.1), so unless the policy says that it is final, only a word
 // told at once counts.
 func finalWord(j *judge, op string) {
@@ -41,7 +42,7 @@ func finalWord(j *judge, op string) {
 		atOnce := j.early(c, c.result) && since(accepted, c.result) <= inFlight
 		switch {
 		case c.outcome == history.OutcomeIndeterminate || c.outcome == history.OutcomeError:
-			if !atOnce || !j.declared(want) || j.left(c, f) {
+			if !atOnce || j.policy.NoPong || !j.declared(want) || j.left(c, f) {
 				continue
 			}
 		case op == opBusy && j.policy.Busy != BusyFinal && !atOnce:

@@ -23,7 +23,8 @@ func (v *view) arrived(f *wireFrame) bool {
 
 // surelyRead tells whether the result of c shows that f, written for it, had been read:
 // because something later proves it before the result, or because the result came
-// just after the frame, and nothing else can have led to it.
+// just after the frame, from an adapter that answers in time (P11), and nothing else can
+// have led to it.
 func (v *view) surelyRead(c *call, f *wireFrame) bool {
 	if !v.arrived(f) {
 		return false
@@ -31,11 +32,11 @@ func (v *view) surelyRead(c *call, f *wireFrame) bool {
 	if proof := v.provedRead(c.client, f); proof.happened() && !c.result.before(proof) {
 		return true
 	}
-	return just(f, c.result) && v.onlyCause(c, f)
+	return !v.policy.NoPong && just(f, c.result) && v.onlyCause(c, f)
 }
 
 // answerRead does so for f as the answer to a release, and the release's result.
 func (v *view) answerRead(f *wireFrame, result moment) bool {
 	s := v.byID[f.session]
-	return v.arrived(f) && just(f, result) && !s.cut.before(result) && !s.closed.before(f.end()) && !s.reset && v.onlyAnswers(s, result)
+	return v.arrived(f) && !v.policy.NoPong && just(f, result) && !v.late.before(result) && !s.cut.before(result) && !s.closed.before(f.end()) && !s.reset && v.onlyAnswers(s, result)
 }

@@ -118,3 +118,32 @@ func TestBusyNotRetriedNeedsReading(t *testing.T) {
 		s.want(p, found...)
 	}
 }
+
+// The word of an adapter that may be late can be older than the frame (P11).
+func TestLateWordsProveNothing(t *testing.T) {
+	for op, rule := range finals {
+		for word, found := range map[string]bool{"error": false, indet: false, "unsent": true} {
+			s := answered(t, op).told(1, word)
+			p := s.matching()
+			p.NoPong = true
+			if found {
+				s.want(p, rule+" contract")
+			} else {
+				wantChecked(t, s.want(p), rule, false)
+			}
+		}
+	}
+	s, a := single(t, v1, nls)
+	s.pass(a).told(1, "timeout")
+	p := s.policy()
+	p.NoPong = true
+	s.want(p)
+
+	s, a = single(t, v1, nls)
+	s.pass(a).acquired(1, "k1", nls).leave(1, "k1", nls).ask2release(1)
+	s.pass(s.rel(1, "k1", nls)).ended(1, "k1", nls).pass(s.answer(1, "R", "k1", nls)).released(1, "not_held")
+	p.Only = map[string]bool{"header-by-count": true}
+	s.want(p)
+	p.NoPong = false
+	s.want(p, "header-by-count safety")
+}
