@@ -40,6 +40,10 @@ var hotReconnect = &Workload{
 		r.until(4*second, once(isFiring))
 		r.pause(hotTime)
 		r.px.Disarm(r.id.String())
+		if ev, _ := r.rec.Events(0); slowedDown(ev) {
+			r.fail(errLateTool)
+			return
+		}
 		r.use(c)
 		r.close("c1")
 	},
@@ -48,6 +52,38 @@ var hotReconnect = &Workload{
 		r.close("c1")
 	},
 }
+
+// slowedDown tells whether a client came so often that it may have no pauses, and not
+// so often that this is certain, because this machine was slow: the connections lasted
+// much longer than they should have.
+func slowedDown(events []history.Event) bool {
+	opened := map[int]time.Duration{}
+	var perSecond [3]int
+	var first, held time.Duration
+	ended := 0
+	for _, e := range events {
+		switch {
+		case e.Kind == history.SessionOpened:
+			if len(opened) == 0 {
+				first = e.At
+			}
+			opened[e.Session] = e.At
+			if n := int((e.At - first) / second); n < len(perSecond) {
+				perSecond[n]++
+			}
+		case e.Kind == history.EndSent && e.Side == history.ClientSide && e.Cause == history.CauseFault:
+			held += e.At - opened[e.Session]
+			ended++
+		}
+	}
+	least := min(perSecond[0], perSecond[1], perSecond[2])
+	return least > unhurried && least <= hurried && held > time.Duration(ended)*3*hotPause
+}
+
+const (
+	unhurried = 8  // connections a second that are few, whatever the machine did
+	hurried   = 30 // that are many
+)
 
 const (
 	frozenKey   = "frozen-1"
