@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"tornwire/history"
@@ -17,8 +18,8 @@ type freezer interface {
 	freeze(ctx context.Context) error
 	// frozen fails if a thread of the group runs.
 	frozen() error
-	// holds fails if no process of the group has the socket with this local address.
-	holds(local string) error
+	// holds fails if no process of the group has the socket with these addresses.
+	holds(local, remote string) error
 	// thaw continues the group.
 	thaw()
 }
@@ -81,8 +82,8 @@ func (r *caseRun) freeze(client string) bool {
 		r.fail(fmt.Errorf("the adapter cannot be stopped: %w", err))
 		return false
 	}
-	for _, local := range r.sockets(client) {
-		if err := f.holds(local); err != nil {
+	for local, remote := range r.sockets(client) {
+		if err := f.holds(local, remote); err != nil {
 			r.fail(&skipError{fmt.Sprintf("it is not certain that what was stopped is the client: %s", err)})
 			return false
 		}
@@ -111,23 +112,25 @@ func (r *caseRun) thaw() {
 	}
 }
 
-// sockets lists the addresses of a client's open connections.
-func (r *caseRun) sockets(client string) []string {
-	open := map[int]string{}
+// sockets lists the client's and our address of each of its open connections.
+func (r *caseRun) sockets(client string) iter.Seq2[string, string] {
+	open := map[int]history.Event{}
 	ev, _ := r.rec.Events(0)
 	for _, e := range ev {
 		switch {
 		case e.Kind == history.SessionOpened && e.Client == client:
-			open[e.Session] = e.Peer
+			open[e.Session] = e
 		case e.Kind == history.EndSeen && e.Side == history.ClientSide:
 			delete(open, e.Session)
 		}
 	}
-	var out []string
-	for _, peer := range open {
-		out = append(out, peer)
+	return func(yield func(local, remote string) bool) {
+		for _, e := range open {
+			if !yield(e.Peer, e.To) {
+				return
+			}
+		}
 	}
-	return out
 }
 
 // freezing says that the adapter is about to be stopped: its answers may be late from

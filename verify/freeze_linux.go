@@ -114,12 +114,16 @@ func groupMembers(group int) ([]int, error) {
 	return out, nil
 }
 
-func (p *process) holds(local string) error {
-	addr, err := netip.ParseAddrPort(local)
+func (p *process) holds(local, remote string) error {
+	from, err := netip.ParseAddrPort(local)
 	if err != nil {
 		return err
 	}
-	inode, err := socketInode(addr)
+	to, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return err
+	}
+	inode, err := socketInode(from, to)
 	if err != nil {
 		return err
 	}
@@ -137,12 +141,13 @@ func (p *process) holds(local string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no process of the adapter's group has the connection from %s", local)
+	return fmt.Errorf("no process of the adapter's group has the connection from %s to %s", local, remote)
 }
 
-// socketInode finds the socket with a local address in the kernel's tables. A socket
-// of the other family shows an IPv4 address in the last 4 of its 16 bytes.
-func socketInode(local netip.AddrPort) (string, error) {
+// socketInode finds a socket in the kernel's tables by both of its addresses: sockets
+// to different ones may share a port. One of the other family shows an IPv4 address in
+// the last 4 of its 16 bytes.
+func socketInode(local, remote netip.AddrPort) (string, error) {
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
 		b, err := os.ReadFile(table)
 		if err != nil {
@@ -153,12 +158,14 @@ func socketInode(local netip.AddrPort) (string, error) {
 			if len(fields) < 10 || fields[9] == "0" {
 				continue
 			}
-			if addr, ok := kernelAddr(fields[1]); ok && addr == local {
+			from, ok := kernelAddr(fields[1])
+			to, ok2 := kernelAddr(fields[2])
+			if ok && ok2 && from == local && to == remote {
 				return fields[9], nil
 			}
 		}
 	}
-	return "", fmt.Errorf("the connection from %s is not in the kernel's tables", local)
+	return "", fmt.Errorf("the connection from %s to %s is not in the kernel's tables", local, remote)
 }
 
 // kernelAddr reads "0100007F:1F90": 32-bit words in the machine's byte order, and the

@@ -81,8 +81,8 @@ func TestHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		local := c.LocalAddr().String()
-		if err := asleep(t).holds(local); err == nil || !strings.Contains(err.Error(), "no process of the adapter's group") {
+		local, remote := c.LocalAddr().String(), c.RemoteAddr().String()
+		if err := asleep(t).holds(local, remote); err == nil || !strings.Contains(err.Error(), "no process of the adapter's group") {
 			t.Errorf("another process has our socket: %v", err)
 		}
 		f, err := c.(*net.TCPConn).File()
@@ -96,13 +96,16 @@ func TestHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Close()
-		if err := (&process{cmd: cmd}).holds(local); err != nil {
+		if err := (&process{cmd: cmd}).holds(local, remote); err != nil {
 			t.Error(err)
+		}
+		if err := (&process{cmd: cmd}).holds(local, "127.0.0.1:1"); err == nil {
+			t.Error("a connection to elsewhere from the same port is taken for ours")
 		}
 		killGroup(cmd)
 		_ = cmd.Wait()
 	}
-	if err := (&process{}).holds("127.0.0.1:1"); err == nil {
+	if err := (&process{}).holds("127.0.0.1:1", l.Addr().String()); err == nil {
 		t.Error("a connection that is not there is found")
 	}
 }
