@@ -136,7 +136,7 @@ func (v *view) strayRead(f *wireFrame) proof {
 func (v *view) leftFor(f *wireFrame) proof {
 	s := v.byID[f.session]
 	closed, last := s.closed, f.cells[len(f.cells)-1]
-	if !closed.happened() || closed.how != history.FIN || s.reset || !last.accepted.before(closed.moment) ||
+	if !closed.happened() || s.reset || !last.accepted.before(closed.moment) ||
 		last.pos >= s.link(frames.ServerToClient).out.acked || closed.at > last.accepted.at+inFlight ||
 		s.cut.before(closed.moment) || v.closing[s.client].before(closed.moment) || v.late.before(closed.moment) {
 		return proof{}

@@ -116,6 +116,7 @@ func TestUnmatchedClosesAcquittals(t *testing.T) {
 			s.ask(4, "c1", "k4", 5*sec, 30*sec).recv(s.req(1, "k4", 5, 30, 79), 0, 9)
 			s.stray(s.got(1, "k4", 79, 99)).granted1().more(2, 1, sec/4)
 		},
+		"told before it came": func(s *script) { s.granted1().stray(s.got(1, "k1", 78, 99)).more(2, 1, sec/4) },
 		"not whole": func(s *script) {
 			m, _, n := s.withData(s.got(1, "k1", 78, 99))
 			s.ev[len(s.ev)-1].N, s.ev[len(s.ev)-1].Data = n-1, m.b[:n-1]
@@ -141,5 +142,10 @@ func TestUnmatchedClosesAcquittals(t *testing.T) {
 		s := foreignGrant(t)
 		s.open(2, "c1").stray(s.got(2, "k1", 78, 99)).pass(s.rel(2, "k1", 99)).more(2, 1, sec/4)
 		s.want(s.straying())
+	})
+	t.Run("malformed", func(t *testing.T) {
+		s := waiting(t, v1, 9*sec)
+		s.raw(1, breaches["a key with a space"]).granted1().more(2, 1, sec/4)
+		s.want(s.straying(), "unknown-fatal safety")
 	})
 }
