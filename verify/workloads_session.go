@@ -29,7 +29,11 @@ var cancelled = &Workload{
 	Sentence: "a first client's call for a held key is cancelled after it was sent, and the same key is acquired by its next call (lease 6 s); " +
 		"a second client's call (lease 2 s) is cancelled while the holder releases, then it acquires another key",
 	Only:     unswept,
-	Exchange: func(*frames.Grammar) []Expected { return nil },
+	Exchange: func(g *frames.Grammar) []Expected {
+		return newExchange(g).session(1).c2s("A", dropKey).session(2).c2s("A", raceKey).
+			sessionOf(3, "c1", 2).c2s("A", dropKey).s2c("A", dropKey).c2s("R", dropKey).s2c("R", dropKey).
+			s2c("A", raceKey).c2s("R", raceKey).s2c("R", raceKey).list
+	},
 	Run: func(r *caseRun) {
 		var wg sync.WaitGroup
 		wg.Go(func() { r.cancelWaiting("c1") })
@@ -112,14 +116,21 @@ var twoSessions = &Workload{
 	Sentence: "three times, one client has two calls waiting: one (wait 1.2 s) runs into its deadline without an answer, " +
 		"and the other's key is released when that is over",
 	Only:     unswept,
-	Exchange: func(*frames.Grammar) []Expected { return nil },
+	Exchange: func(g *frames.Grammar) []Expected {
+		x := newExchange(g).session(1)
+		for n := range rounds {
+			x.c2s("A", besideKey(n)).sessionOf(n+2, "c1", n+2).c2s("A", quietKey).
+				s2c("A", besideKey(n)).c2s("R", besideKey(n)).s2c("R", besideKey(n))
+		}
+		return x.list
+	},
 	Run: func(r *caseRun) {
 		if _, ok := r.hold(quietKey); !ok || !r.open("c1") {
 			return
 		}
 		defer r.close("c1")
 		for n := range rounds {
-			key := fmt.Sprintf("beside-%d", n+1)
+			key := besideKey(n)
 			token, ok := r.hold(key)
 			if !ok {
 				return
@@ -138,6 +149,8 @@ var twoSessions = &Workload{
 		}
 	},
 }
+
+func besideKey(n int) string { return fmt.Sprintf("beside-%d", n+1) }
 
 // endedFor returns a condition for until: every session on which the client has sent
 // an A for the key has ended on its side.
@@ -253,7 +266,15 @@ var heldPastLease = &Workload{
 	Sentence: "one client stays inside past half of its lease of 2 s and releases; " +
 		"another stays inside past the whole lease, and then releases what is no longer its own",
 	Only:     unswept,
-	Exchange: func(*frames.Grammar) []Expected { return nil },
+	Exchange: func(g *frames.Grammar) []Expected {
+		x := newExchange(g).session(1).c2s("A", pastHalfKey).s2c("A", pastHalfKey).
+			session(2).c2s("A", pastAllKey).s2c("A", pastAllKey).
+			c2s("R", pastHalfKey).s2c("R", pastHalfKey)
+		if current(g) { // in ticketing-v0 a right client lets the lease end
+			x.c2s("R", pastAllKey).s2c("N", pastAllKey)
+		}
+		return x.list
+	},
 	Run: func(r *caseRun) {
 		var wg sync.WaitGroup
 		half := r.openAcquire("c1", pastHalfKey, second, pastLease)
