@@ -28,7 +28,7 @@ var cancelled = &Workload{
 	ID: "cancel",
 	Sentence: "a first client's call for a held key is cancelled after it was sent, and the same key is acquired by its next call (lease 6 s); " +
 		"a second client's call (lease 2 s) is cancelled while the holder releases, then it acquires another key",
-	Only:     unswept,
+	Only: unswept,
 	Exchange: func(g *frames.Grammar) []Expected {
 		return newExchange(g).session(1).c2s("A", dropKey).session(2).c2s("A", raceKey).
 			sessionOf(3, "c1", 2).c2s("A", dropKey).s2c("A", dropKey).c2s("R", dropKey).s2c("R", dropKey).
@@ -115,7 +115,7 @@ var twoSessions = &Workload{
 	ID: "two-sessions",
 	Sentence: "three times, one client has two calls waiting: one (wait 1.2 s) runs into its deadline without an answer, " +
 		"and the other's key is released when that is over",
-	Only:     unswept,
+	Only: unswept,
 	Exchange: func(g *frames.Grammar) []Expected {
 		x := newExchange(g).session(1)
 		for n := range rounds {
@@ -265,7 +265,7 @@ var heldPastLease = &Workload{
 	ID: "held-past-lease",
 	Sentence: "one client stays inside past half of its lease of 2 s and releases; " +
 		"another stays inside past the whole lease, and then releases what is no longer its own",
-	Only:     unswept,
+	Only: unswept,
 	Exchange: func(g *frames.Grammar) []Expected {
 		x := newExchange(g).session(1).c2s("A", pastHalfKey).s2c("A", pastHalfKey).
 			session(2).c2s("A", pastAllKey).s2c("A", pastAllKey).
