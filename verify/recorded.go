@@ -48,6 +48,8 @@ type CheckOptions struct {
 	Busy    string   // "unsettled", "final" or "retry"
 	Rules   []string // ids or "all"
 	Strict  *bool
+	// Grace and Tolerance are those of Options.
+	Grace, Tolerance *time.Duration
 	// Baseline are the accepted findings, in the place of those of the recorded run.
 	Baseline *Baseline
 }
@@ -261,13 +263,19 @@ func (rec *Recorded) plan(o CheckOptions) (*Plan, error) {
 	m := rec.from
 	p := &Plan{Options: Options{
 		Dialect: m.Policy.Dialect, Sweep: m.Sweep, Seed: m.Seed, Strict: m.Strict, Command: m.Command, Version: m.Version,
-		Profile: m.Policy.Profile, Busy: m.Policy.Busy, Rules: o.Rules, Baseline: o.Baseline,
+		Profile: m.Policy.Profile, Busy: m.Policy.Busy, Grace: m.Policy.Grace, Tolerance: m.Policy.Tolerance, Rules: o.Rules, Baseline: o.Baseline,
 	}}
 	if o.Profile != "" {
 		p.Profile = o.Profile
 	}
 	if o.Busy != "" {
 		p.Busy = o.Busy
+	}
+	if o.Grace != nil {
+		p.Grace = o.Grace
+	}
+	if o.Tolerance != nil {
+		p.Tolerance = o.Tolerance
 	}
 	if o.Baseline == nil && m.Baseline != nil {
 		p.Baseline = m.Baseline
@@ -382,6 +390,7 @@ func (rec *Recorded) policy(l resultLine, p *Plan) checker.Policy {
 		policy = *l.Policy
 	}
 	policy.Dialect, policy.Profile, policy.Busy, policy.Only = p.Dialect, p.Profile, p.Busy, p.only
+	policy.Grace, policy.Tolerance = p.Grace, p.Tolerance
 	return policy
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,9 +12,10 @@ import (
 // checkFlags are the flags of tornwire check.
 type checkFlags struct {
 	output
-	opts     verify.CheckOptions
-	strict   bool
-	baseline string
+	opts             verify.CheckOptions
+	strict           bool
+	grace, tolerance time.Duration
+	baseline         string
 }
 
 func checkCommand() *cobra.Command {
@@ -33,6 +35,8 @@ func checkCommand() *cobra.Command {
 	fs.StringSliceVar(&f.opts.Rules, "rule", nil, "rules to judge, comma-separated, or all (default as recorded)")
 	fs.StringVar(&f.opts.Profile, "profile", "", "any or official: whether clauses for official clients are held against this one (default as recorded)")
 	fs.StringVar(&f.opts.Busy, "busy", "", "how a further attempt after B is judged: unsettled (hygiene), final (contract) or retry (allowed) (default as recorded)")
+	fs.DurationVar(&f.grace, "grace", 0, "how long after a call's deadline a client may wait for T or B before it closes the session (default as recorded)")
+	fs.DurationVar(&f.tolerance, "tolerance", 0, "how much later than that a session is still open before it is a finding (default as recorded)")
 	fs.BoolVar(&f.strict, "strict", false, "a non-strict verdict has exit code 3 (default as recorded)")
 	fs.StringVar(&f.baseline, "baseline", "", baselineUsage+" (default as recorded)")
 	f.flags(fs)
@@ -56,6 +60,12 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if cmd.Flags().Changed("strict") {
 		f.opts.Strict = &f.strict
+	}
+	if cmd.Flags().Changed("grace") {
+		f.opts.Grace = &f.grace
+	}
+	if cmd.Flags().Changed("tolerance") {
+		f.opts.Tolerance = &f.tolerance
 	}
 	if cmd.Flags().Changed("baseline") {
 		base, err := readBaseline(f.baseline)
