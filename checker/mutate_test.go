@@ -22,10 +22,11 @@ type mutation struct {
 }
 
 // unmutated lists the rules whose rows are still to come.
-var unmutated = map[string]bool{}
+var unmutated = map[string]bool{"framing-closes": true}
 
 func mutations() []mutation {
-	return slices.Concat(entryMutations(), matchMutations(), timingMutations(), serverMutations())
+	return slices.Concat(entryMutations(), matchMutations(), timingMutations(), serverMutations(),
+		sessionMutations(), strayMutations(), clusterMutations(), replyMutations())
 }
 
 // drop drops the events of a kind; of is a frame, a call's or a session's side, "" for
@@ -213,10 +214,39 @@ func TestMutations(t *testing.T) {
 	}
 }
 
+// TestPolicySeverity: what a policy says a rule can give at most, it does not pass; a
+// rule that depends on the policy is milder under another.
+func TestPolicySeverity(t *testing.T) {
+	grave := []Severity{Hygiene, Contract, Safety}
+	for _, m := range mutations() {
+		s := m.tell(t)
+		for _, profile := range []string{ProfileAny, ProfileOfficial} {
+			for _, busy := range []string{BusyUnsettled, BusyFinal, BusyRetry} {
+				p := s.policy()
+				p.Profile, p.Busy = profile, busy
+				for _, f := range Check(s.ev, p).Findings {
+					r, _ := RuleByID(f.Rule)
+					if most := p.Severity(r); slices.Index(grave, f.Severity) > slices.Index(grave, most) {
+						t.Errorf("%s under %s and %s: %s, over %s: %s", f.Rule, profile, busy, f.Severity, most, f.Message)
+					}
+				}
+			}
+		}
+	}
+	strictest := Policy{Dialect: v1, Profile: ProfileOfficial, Busy: BusyFinal}
+	mildest := Policy{Dialect: v0, Profile: ProfileAny, Busy: BusyUnsettled}
+	for _, r := range Rules() {
+		if strictest.Severity(r) != r.Severity || (mildest.Severity(r) != r.Severity) != (Depends(r) != "") {
+			t.Errorf("%s: %s, %s and %s, %q", r.ID, r.Severity, strictest.Severity(r), mildest.Severity(r), Depends(r))
+		}
+	}
+}
+
 // verdictOn is what a rule says of a history.
 func verdictOn(s *script, rule string, ev []history.Event) string {
 	p := s.policy()
 	p.Profile, p.Busy, p.Only = ProfileOfficial, BusyFinal, map[string]bool{rule: true}
+	p.Witnessed = rule == "no-overstay"
 	r := Check(ev, p)
 	for _, f := range r.Findings {
 		if f.Certainty == Certain {

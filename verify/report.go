@@ -33,6 +33,7 @@ type Report struct {
 	Dialect     string          `json:"dialect"`
 	Client      string          `json:"client"`
 	Profile     string          `json:"profile"`
+	Busy        string          `json:"busy"`
 	Seed        uint64          `json:"seed"`
 	Verdict     checker.Verdict `json:"verdict"`
 	Reason      string          `json:"reason"` // why a run is inconclusive
@@ -128,12 +129,15 @@ type OutcomeCount struct {
 	Count   int    `json:"count"`
 }
 
-// RuleCount is in how many cases a rule was really checked and broken.
+// RuleCount is in how many cases a rule was really checked and broken. Severity is the
+// gravest that it can be under the policy of the run.
 type RuleCount struct {
 	ID         string           `json:"id"`
 	Severity   checker.Severity `json:"severity"`
 	Checked    int              `json:"checked"`
 	Violations int              `json:"violations"`
+	// Workloads says in how many cases of each workload it was checked.
+	Workloads map[string]int `json:"workloads,omitempty"`
 }
 
 // Result is the verdict of a case.
@@ -171,7 +175,7 @@ type Finding struct {
 
 func newReport(p *Plan) *Report {
 	r := &Report{
-		Schema: 1, Tool: "tornwire", Version: p.Version, Dialect: p.Dialect, Profile: p.Profile, Seed: p.Seed,
+		Schema: 1, Tool: "tornwire", Version: p.Version, Dialect: p.Dialect, Profile: p.Profile, Busy: p.Busy, Seed: p.Seed,
 		plan: p, index: map[CaseID]int{}, outcomes: map[outcome]int{}, rules: map[string]*RuleCount{},
 		cut: map[frameOf]map[int]bool{}, possible: map[frameOf]int{},
 		byClient: map[uint64]bool{}, byServer: map[uint64]bool{},
@@ -181,9 +185,10 @@ func newReport(p *Plan) *Report {
 	for i, c := range p.Cases {
 		r.index[c.ID] = i
 	}
+	policy := checker.Policy{Dialect: p.Dialect, Profile: p.Profile, Busy: p.Busy}
 	for _, rule := range checker.Rules() {
 		if p.only == nil || p.only[rule.ID] {
-			r.rules[rule.ID] = &RuleCount{ID: rule.ID, Severity: rule.Severity}
+			r.rules[rule.ID] = &RuleCount{ID: rule.ID, Severity: policy.Severity(rule)}
 		}
 	}
 	r.Cases.Total = len(p.Cases)
@@ -304,6 +309,10 @@ func (r *Report) take(c CaseResult) {
 	for _, id := range c.Checked {
 		if n := r.rules[id]; n != nil {
 			n.Checked++
+			if n.Workloads == nil {
+				n.Workloads = map[string]int{}
+			}
+			n.Workloads[c.Case.ID.Workload]++
 		}
 	}
 	for i, f := range c.Findings {

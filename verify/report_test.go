@@ -118,7 +118,7 @@ func TestReportKeys(t *testing.T) {
 	got := map[string]string{}
 	keysOf(got, "", doc)
 	want := map[string]string{
-		"": "schema: n, tool: s, version: s, dialect: s, client: s, profile: s, seed: n, verdict: s, exit_code: n, elapsed_s: n, " +
+		"": "schema: n, tool: s, version: s, dialect: s, client: s, profile: s, busy: s, seed: n, verdict: s, exit_code: n, elapsed_s: n, " +
 			"cases: o, needs_fencing: n, coverage: o, outcomes: a, rules: a, results: a, findings: a",
 		"cases":             "total: n, safe: n, unsafe: n, nonconforming: n, non_strict: n, inconclusive: n, skipped: n, repeated: n",
 		"coverage":          "offsets_possible: n, offsets_cut: n, by_frame: a",
@@ -202,7 +202,8 @@ func TestLastLine(t *testing.T) {
 	}
 	frames14 := Coverage{Possible: 2000, Cut: 2000, ByFrame: make([]FrameCoverage, 14)}
 	part := Coverage{Possible: 2000, Cut: 1999, ByFrame: make([]FrameCoverage, 1)}
-	own, two := RuleCount{"release-own", checker.Safety, 99, 11}, RuleCount{"one-attempt", checker.Contract, 99, 30}
+	own, two := RuleCount{ID: "release-own", Severity: checker.Safety, Checked: 99, Violations: 11},
+		RuleCount{ID: "one-attempt", Severity: checker.Contract, Checked: 99, Violations: 30}
 	for want, r := range map[string]*Report{
 		"UNSAFE: 41 of 5,832 cases (release-own 11, one-attempt 30); 31 of 44 rules checked; 38.2 s": {
 			Verdict: checker.Unsafe, Cases: Counts{Total: 5832, Safe: 5791, Unsafe: 11, Nonconforming: 30},
@@ -429,18 +430,18 @@ func TestTextReport(t *testing.T) {
 	r.finish(0, 0)
 	out := text(r)
 	for want, n := range map[string]int{
-		"client x 1, dialect ticketing, profile official, seed 1\n":           1,
-		"exact-token (safety, certain): ":                                     1,
-		"it broke exact-token (fault class network)":                          findingsShown,
-		"replay: tornwire verify --case ticketing/single/s2c.greeting.1@1:sp": 1,
-		"… and 2 more: --format json lists them all":                          1,
-		"INCONCLUSIVE ? ticketing":                                            findingsShown,
-		"… and 2 more inconclusive cases":                                     1,
-		"SKIPPED – 10 cases: cannot\n":                                        1,
-		"calls ended: error (Boom) 1\n":                                       1,
-		"needs fencing: 2 entries":                                            1,
-		"    | one\n":                                                         1,
-		"\nUNSAFE: 5 of ":                                                     1,
+		"client x 1, dialect ticketing, profile official, busy unsettled, seed 1\n": 1,
+		"exact-token (safety, certain): ":                                           1,
+		"it broke exact-token (fault class network)":                                findingsShown,
+		"replay: tornwire verify --case ticketing/single/s2c.greeting.1@1:sp":       1,
+		"… and 2 more: --format json lists them all":                                1,
+		"INCONCLUSIVE ? ticketing":                                                  findingsShown,
+		"… and 2 more inconclusive cases":                                           1,
+		"SKIPPED – 10 cases: cannot\n":                                              1,
+		"calls ended: error (Boom) 1\n":                                             1,
+		"needs fencing: 2 entries":                                                  1,
+		"    | one\n":                                                               1,
+		"\nUNSAFE: 5 of ":                                                           1,
 	} {
 		if got := strings.Count(out, want); got != n {
 			t.Errorf("%q is there %d times, want %d", want, got, n)

@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,7 +22,7 @@ var signs = map[checker.Verdict]string{
 // coverage.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "client %s, dialect %s, profile %s, seed %d\n", orNone(r.Client), r.Dialect, r.Profile, r.Seed)
+	fmt.Fprintf(&b, "client %s, dialect %s, profile %s, busy %s, seed %d\n", orNone(r.Client), r.Dialect, r.Profile, r.Busy, r.Seed)
 	r.textFindings(&b)
 	r.textBaseline(&b)
 	r.textDoubts(&b)
@@ -70,7 +71,7 @@ func (r *Report) textFindings(b *strings.Builder) {
 			if len(list) == 0 {
 				continue
 			}
-			fmt.Fprintf(b, "\n%s (%s, %s): %s\n", rule.ID, list[0].Severity, certainty, rule.Sentence)
+			fmt.Fprintf(b, "\n%s (%s, %s): %s\n", rule.ID, gravest(list), certainty, rule.Sentence)
 			for i, f := range r.shown(list) {
 				if i == findingsShown {
 					fmt.Fprintf(b, "  … and %d more: --format json lists them all\n", len(list)-i)
@@ -83,6 +84,16 @@ func (r *Report) textFindings(b *strings.Builder) {
 	if len(r.Findings) > r.accepted() {
 		b.WriteByte('\n')
 	}
+}
+
+// gravest is the worst severity among findings.
+func gravest(list []Finding) checker.Severity {
+	for _, s := range []checker.Severity{checker.Safety, checker.Contract} {
+		if slices.ContainsFunc(list, func(f Finding) bool { return f.Severity == s }) {
+			return s
+		}
+	}
+	return checker.Hygiene
 }
 
 func textFinding(b *strings.Builder, f Finding, whole bool) {
