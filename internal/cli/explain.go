@@ -55,18 +55,50 @@ func explain(id string) (string, error) {
 	for _, r := range checker.Rules() {
 		words = append(words, r.ID)
 	}
+	words = append(words, faults.Words()...)
 	for _, w := range verify.Workloads() {
 		words = append(words, w.ID)
-	}
-	for _, t := range faults.All() {
-		words = append(words, t.ID)
 	}
 	return "", usagef("there is no rule, fault or workload %q%s; tornwire list shows them", id, verify.DidYouMean(id, words))
 }
 
 func explainRule(r checker.Rule) string {
-	return fmt.Sprintf("%s: %s rule about the %s\n%s\nsource: %s\ncertain: %s\nprovoked: %s\nexample: tornwire verify --rule %s\n",
-		r.ID, r.Severity, r.Side, r.Sentence, r.Source, r.Certain, r.Provoked, r.ID)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s rule about the %s\n%s\nsource: %s\n", r.ID, r.Severity, r.Side, r.Sentence, r.Source)
+	if policy := checker.Depends(r); policy != "" {
+		fmt.Fprintf(&b, "severity: %s\n", policy)
+	}
+	fmt.Fprintf(&b, "broken like this:\n\n%s\n", checker.Drawing(r.ID))
+	fmt.Fprintf(&b, "certain: %s\nprovoked: %s\n", r.Certain, r.Provoked)
+	for _, d := range frames.Names() {
+		if list := verify.ChecksOf(r.ID, d); len(list) > 0 {
+			fmt.Fprintf(&b, "checked in %s: %s\n", d, checksText(list))
+		}
+	}
+	if !verify.Swept(r.ID) {
+		b.WriteString("checked in no case of the sweep\n")
+	}
+	fmt.Fprintf(&b, "example: tornwire verify --rule %s\n", r.ID)
+	return b.String()
+}
+
+// checksShown is how many workloads of a rule are named.
+const checksShown = 8
+
+// checksText tells in how many cases of which workloads a rule is checked.
+func checksText(list []verify.Count) string {
+	total := 0
+	var parts []string
+	for i, c := range list {
+		total += c.Cases
+		if i < checksShown {
+			parts = append(parts, fmt.Sprintf("%s %d", c.Workload, c.Cases))
+		}
+	}
+	if more := len(list) - checksShown; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more workloads", more))
+	}
+	return fmt.Sprintf("%d cases of a standard run (%s)", total, strings.Join(parts, ", "))
 }
 
 func explainFault(t *faults.Type) string {

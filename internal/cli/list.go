@@ -29,7 +29,11 @@ var lists = map[string]func(w io.Writer){
 	},
 	"rules": func(w io.Writer) {
 		for _, r := range checker.Rules() {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.ID, r.Side, r.Severity, r.Sentence)
+			swept := "swept"
+			if !verify.Swept(r.ID) {
+				swept = "not swept"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.ID, r.Side, r.Severity, swept, r.Sentence)
 		}
 	},
 	"grammars": func(w io.Writer) {
