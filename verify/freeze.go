@@ -126,7 +126,7 @@ func (r *caseRun) sockets(client string) iter.Seq2[string, string] {
 	}
 	return func(yield func(local, remote string) bool) {
 		for _, e := range open {
-			if !yield(e.Peer, e.To) {
+			if !yield(e.Peer, e.Addr) {
 				return
 			}
 		}
