@@ -287,11 +287,7 @@ func TestDefectsWithoutFault(t *testing.T) {
 				if d.Name == "release-twice" && dialect == dialectV0 {
 					releases = 2
 				}
-				sessions := 1
-				if d.Name == "close-all" {
-					sessions = 2 // so that one can take others with it
-				}
-				if len(p.dials()) != sessions || len(p.requests("A")) != 1 || len(p.requests("R")) != releases {
+				if len(p.dials()) != 1 || len(p.requests("A")) != 1 || len(p.requests("R")) != releases {
 					t.Errorf("%s %s: %d sessions, %d releases", dialect, d.Name, len(p.dials()), len(p.requests("R")))
 				}
 			})
