@@ -83,7 +83,7 @@ func TestUncorrelatedAcquittals(t *testing.T) {
 			"answered before":    func(s *script) { s.pass(s.answer(1, "T", "k1", 71)).pass(s.word(1, op, "b:1")).told(1, "timeout") },
 			"told before":        func(s *script) { s.told(1, "timeout").pass(s.word(1, op, "b:1")) },
 			"in part":            func(s *script) { s.cut(s.word(1, op, "b:1"), 4).told(1, "timeout") },
-			"at the deadline":    func(s *script) { s.pass(s.word(1, op, "b:1")).wait(4800*time.Millisecond).told(1, "timeout") },
+			"at the deadline":    func(s *script) { s.wait(4990*time.Millisecond).pass(s.word(1, op, "b:1")).told(1, "timeout") },
 			"long after":         func(s *script) { s.pass(s.word(1, op, "b:1")).wait(1100*time.Millisecond).told(1, "timeout") },
 			"an end before":      func(s *script) { s.pass(s.word(1, op, "b:1")).sent(1, "rst").told(1, "timeout") },
 			"left before":        func(s *script) { s.seen(1, "fin").pass(s.word(1, op, "b:1")).told(1, "timeout") },
@@ -209,6 +209,10 @@ func TestClosesAfterAcquittals(t *testing.T) {
 			},
 			"another session": func(s *script) {
 				s.openAt(2, "c1", "b:1").pass(s.word(1, c.op, c.text)).told(1, indet).next(2, 3)
+			},
+			"unreadable elsewhere": func(s *script) {
+				s.openAt(2, "c1", "b:1").add(history.Event{Kind: history.WentOpaque, Session: 2, Dir: c2s})
+				s.pass(s.word(1, c.op, c.text)).told(1, indet).next(1, 3)
 			},
 			"another reason to end": func(s *script) {
 				s.pass(s.word(1, c.op, c.text)).pass(s.word(1, "E", "bad_frame")).told(1, indet).next(1, 3)
