@@ -61,7 +61,7 @@ func asJSON(t *testing.T, r *Report) string {
 // as JSON and as text, findings, replays and exit code.
 func TestRecordedIsJudgedAgain(t *testing.T) {
 	t.Parallel()
-	smoke := Options{Workloads: []string{"single", "busy", "late-reply"}, Sweep: SweepSmoke, Profile: "official", Strict: true}
+	smoke := Options{Workloads: []string{"single", "busy", "late-reply", "early-reply", "moved"}, Sweep: SweepSmoke, Profile: "official", Strict: true}
 	for name, change := range map[string]func(o *Options){
 		"":                 func(*Options) {},
 		"resend-new-owner": func(*Options) {},

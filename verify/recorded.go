@@ -373,7 +373,7 @@ func (rec *Recorded) again(root *os.Root, l resultLine, c Case, p *Plan) (CaseRe
 		res.read(events)
 		if l.Judged {
 			res.Reason = ""
-			res.judge(events, rec.policy(l, p))
+			res.judge(events, policyOf(c.Workload, rec.policy(l, p)))
 		}
 	}
 	res.Fired = l.Fired
@@ -383,7 +383,8 @@ func (rec *Recorded) again(root *os.Root, l resultLine, c Case, p *Plan) (CaseRe
 	return res, nil
 }
 
-// policy is the recorded policy of a run with what the plan changes of it.
+// policy is the recorded policy of a run with what the plan changes of it. Which rules
+// the workload leaves out is for the caller.
 func (rec *Recorded) policy(l resultLine, p *Plan) checker.Policy {
 	policy := rec.from.Policy
 	if l.Policy != nil {
