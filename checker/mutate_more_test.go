@@ -3,6 +3,7 @@ package checker
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"tornwire/history"
@@ -87,6 +88,7 @@ func strayMutations() []mutation {
 			return s.pass(s.got(1, "k1", 77, 7)).acquired(1, "k1", 7)
 		}
 	}
+	long := "A" + strings.Repeat("\x01", 16) + fmt.Sprintf("%0600d", 0) + "\n"
 	return []mutation{
 		{"unmatched-closes", func(t *testing.T) *script {
 			s := foreign(t)
@@ -94,6 +96,7 @@ func strayMutations() []mutation {
 		}, "contract", untold, ""},
 		{"unmatched-released", func(t *testing.T) *script { return foreign(t).wait(6 * sec).tick() }, "contract", last(history.CancelDone), ""},
 		{"unknown-fatal", behind("Zunknown\n"), "safety", untold, ""},
+		{"framing-closes", behind(long), "contract", untold, ""},
 	}
 }
 
