@@ -50,7 +50,7 @@ func (r *caseRun) waiting(client, key string) (c *call, token uint64, ok bool) {
 		return nil, 0, false
 	}
 	c = r.acquire(client, key, 4*second, 5*second)
-	r.seen(c, 1)
+	r.seenWithin(3*second, c, 1) // nothing can be sent to it before
 	r.interject(c)
 	return c, token, true
 }
@@ -228,7 +228,7 @@ var malformed = &Workload{
 				return
 			}
 			c := r.acquire(client, key, 4*second, 5*second)
-			r.seen(c, 1)
+			r.seenWithin(3*second, c, 1)
 			calls, tokens[c] = append(calls, c), token
 		}
 		r.interject(calls...)

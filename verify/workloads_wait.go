@@ -14,8 +14,11 @@ const seenLimit = 400 * time.Millisecond
 
 // seen waits until the server's table has seen n attempts for a key, or a call
 // is over.
-func (r *caseRun) seen(c *call, n int) {
-	r.until(seenLimit, func() func(history.Event) bool {
+func (r *caseRun) seen(c *call, n int) { r.seenWithin(seenLimit, c, n) }
+
+// seenWithin is seen with a limit of its own, for what makes no sense before.
+func (r *caseRun) seenWithin(limit time.Duration, c *call, n int) {
+	r.until(limit, func() func(history.Event) bool {
 		attempts, over := 0, false
 		return func(e history.Event) bool {
 			switch {
