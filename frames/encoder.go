@@ -19,7 +19,7 @@ func (s *Shape) Append(dst, tail []byte, values ...uint64) ([]byte, error) {
 	if len(values) != len(s.Fields) {
 		return dst, fmt.Errorf("%w: %s %s has %d fields, not %d", ErrBadFrame, s.Dir, s.Op, len(s.Fields), len(values))
 	}
-	if err := s.checkTail(tail); err != nil {
+	if err := s.CheckTail(tail); err != nil {
 		return dst, err
 	}
 	out := dst
@@ -49,10 +49,11 @@ func (s *Shape) Check(frame []byte) error {
 	if s.Kind == KeepAlive && len(frame) != 1 {
 		return fmt.Errorf("%w: keep-alive of %d bytes, not 1", ErrBadFrame, len(frame))
 	}
-	return s.checkTail(s.TailOf(frame))
+	return s.CheckTail(s.TailOf(frame))
 }
 
-func (s *Shape) checkTail(tail []byte) error {
+// CheckTail tells whether a tail keeps the limits of the grammar.
+func (s *Shape) CheckTail(tail []byte) error {
 	t := s.Tail
 	switch {
 	case len(tail) < t.Min:

@@ -18,7 +18,7 @@ func (brokenListener) Accept() (net.Conn, error) { return nil, errors.New("out o
 func TestUnaccepted(t *testing.T) {
 	w := Workloads()[0]
 	id := CaseID{Dialect: "ticketing", Workload: w.ID, Fault: NoFault}
-	r, err := newCaseRun(t.Context(), Case{ID: id, Workload: w}, &adapterConn{gone: make(chan struct{})}, 1, time.Minute)
+	r, err := newCaseRun(t.Context(), Case{ID: id, Workload: w}, &adapterConn{gone: make(chan struct{})}, 1, time.Minute, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,9 +46,10 @@ func seconds(d time.Duration) *float64 {
 
 // acquire asks for a key. The result is awaited with settle.
 func (r *caseRun) acquire(client, key string, wait, lease time.Duration) *call {
+	mine := r.key(key)
 	r.mu.Lock()
 	c := &call{
-		r: r, n: len(r.calls) + 1, client: client, key: key, wait: wait, lease: lease,
+		r: r, n: len(r.calls) + 1, client: client, key: mine, wait: wait, lease: lease,
 		asked: time.Now(), ended: make(chan struct{}),
 	}
 	r.calls = append(r.calls, c)
@@ -58,10 +59,10 @@ func (r *caseRun) acquire(client, key string, wait, lease time.Duration) *call {
 		c.failed = true
 		return c
 	}
-	r.rec.Add(history.Event{Kind: history.CallAsked, Call: c.n, Client: client, Key: key, Wait: wait, Lease: lease})
+	r.rec.Add(history.Event{Kind: history.CallAsked, Call: c.n, Client: client, Key: mine, Wait: wait, Lease: lease})
 	var err error
 	_, c.id, err = r.conn.start(adapter.Request{
-		Type: adapter.TypeAcquire, Client: cl.name, Key: key, Wait: seconds(wait), Lease: seconds(lease),
+		Type: adapter.TypeAcquire, Client: cl.name, Key: mine, Wait: seconds(wait), Lease: seconds(lease),
 	}, &waiter{
 		types: []string{adapter.TypeStarted, adapter.TypeResult, adapter.TypeUnsupported},
 		last:  func(t string) bool { return t != adapter.TypeStarted },

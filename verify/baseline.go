@@ -169,7 +169,7 @@ func (r *Report) baseline() {
 // swept lists the ids of a sweep in the plan's dialect, without byzantine faults.
 func (p *Plan) swept(sweep string) []string {
 	var out []string
-	for _, c := range allCases(p.Grammar, sweep) {
+	for _, c := range allCases(p.Grammar, sweep, len(p.KeyPrefix)) {
 		if t, ok := faults.ByID(c.ID.Fault); sweep == SweepFull || !ok || t.Class != faults.Byzantine {
 			out = append(out, c.ID.String())
 		}

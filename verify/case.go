@@ -79,8 +79,9 @@ type caseRun struct {
 	of      Case
 	conn    *adapterConn
 	rec     *history.Recorder
-	srv     *server.Server
+	srv     *server.Server  // the embedded one; nil in front of another
 	cluster *server.Cluster // nil where the workload asks for none; srv is its first node then
+	own     *hand           // the tool's own hand in front of another; nil at the embedded one
 	px      *proxy.Proxy
 	grammar *frames.Grammar
 	addr    string
@@ -120,19 +121,52 @@ func (r *caseRun) clientOf(name string) *caseClient {
 	return r.clients[name]
 }
 
-// newCaseRun builds the network of a case: a lock server on an address of its
-// own, and a proxy with the case's fault in front of it.
-func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, limit time.Duration) (*caseRun, error) {
-	id, w := c.ID, c.Workload
+// newCaseRun builds the network of a case: a lock server of its own, or the one that
+// is there, and a proxy with the case's fault in front of it.
+func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, limit time.Duration, there *staging) (*caseRun, error) {
+	id := c.ID
 	r := &caseRun{
 		id: id, of: c, conn: conn, rec: history.NewRecorder(), addr: nextAddress(), serial: serials.Add(1),
 		grammar: frames.MustBuiltin(id.Dialect), began: time.Now(),
 		clients: map[string]*caseClient{}, top: map[string]uint64{},
 	}
+	if there != nil {
+		r.own = there.hand()
+		c.Frame = r.named(c.Frame)
+		r.of = c
+	}
 	rules, err := rulesOf(c, r.grammar)
 	if err != nil {
 		return nil, err
 	}
+	cfg := proxy.Config{Grammar: r.grammar, Rules: rules, Recorder: r.rec, ReadSize: readSize, Observe: r.unaccepted}
+	if !conn.closes() {
+		cfg.Keep = conn.keep
+	}
+	serve := func() {}
+	if there != nil {
+		cfg.Upstream = there.addr
+	} else if serve, err = r.embed(&cfg, seed); err != nil {
+		return nil, err
+	}
+	r.px = proxy.New(cfg)
+	// The network outlives a cancelled case, so that it is torn down in order.
+	r.netCtx, r.netEnd = context.WithCancel(context.WithoutCancel(ctx))
+	tctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the case took over %s", limit))
+	r.ctx, r.cancel = context.WithCancelCause(tctx)
+	context.AfterFunc(r.ctx, stop)
+	serve()
+	r.wg.Go(r.heed)
+	if lasts := refusesLater(c); lasts > 0 {
+		r.wg.Go(func() { r.refuseFor(lasts) })
+	}
+	return r, nil
+}
+
+// embed makes the case's own server, in front of it what scripts it, and lets the
+// proxy dial there. The function returned starts them.
+func (r *caseRun) embed(cfg *proxy.Config, seed uint64) (serve func(), err error) {
+	id, w := r.id, r.of.Workload
 	h := fnv.New64a()
 	fmt.Fprint(h, id)
 	random := rand.New(rand.NewPCG(seed, h.Sum64()))
@@ -161,27 +195,15 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 	if front != nil {
 		upstream = front.l.Addr().String()
 	}
-	cfg := proxy.Config{Grammar: r.grammar, Upstream: upstream, Rules: rules, Recorder: r.rec, Dial: inside.Dial, ReadSize: readSize, Observe: r.unaccepted}
-	if !conn.closes() {
-		cfg.Keep = conn.keep
-	}
-	r.px = proxy.New(cfg)
-	// The network outlives a cancelled case, so that it is torn down in order.
-	r.netCtx, r.netEnd = context.WithCancel(context.WithoutCancel(ctx))
-	tctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the case took over %s", limit))
-	r.ctx, r.cancel = context.WithCancelCause(tctx)
-	context.AfterFunc(r.ctx, stop)
-	if front != nil {
-		r.wg.Go(func() { _ = front.Serve(r.netCtx, front.l) })
-	}
-	for i, l := range nodes {
-		r.wg.Go(func() { _ = r.node(i).Serve(r.netCtx, l) })
-	}
-	r.wg.Go(r.heed)
-	if lasts := refusesLater(c); lasts > 0 {
-		r.wg.Go(func() { r.refuseFor(lasts) })
-	}
-	return r, nil
+	cfg.Upstream, cfg.Dial = upstream, inside.Dial
+	return func() {
+		if front != nil {
+			r.wg.Go(func() { _ = front.Serve(r.netCtx, front.l) })
+		}
+		for i, l := range nodes {
+			r.wg.Go(func() { _ = r.node(i).Serve(r.netCtx, l) })
+		}
+	}, nil
 }
 
 // listen opens a port on the case's address. Where the system has only one
@@ -257,7 +279,9 @@ func (r *caseRun) open(name string) bool { return r.openAt(name, 1) }
 
 // openAt is open with a number of addresses: in a cluster one for each node, else
 // all for the one server.
-func (r *caseRun) openAt(name string, addresses int) bool { return r.openAs(name, addresses, "") }
+func (r *caseRun) openAt(name string, addresses int) bool {
+	return r.openAs(name, addresses, r.secret())
+}
 
 // openAs is openAt with a secret. With a wrong one the client may refuse to open.
 func (r *caseRun) openAs(name string, addresses int, secret string) bool {
@@ -286,11 +310,19 @@ func (r *caseRun) openAs(name string, addresses int, secret string) bool {
 	}, adapter.TypeOpenOK, func() {
 		r.rec.Add(history.Event{Kind: history.ClientOpened, Client: name, Addr: strings.Join(list, ",")})
 	})
-	if refused != "" && r.id.Fault == NoFault && secret == "" {
+	if refused != "" && r.id.Fault == NoFault && secret == r.secret() {
 		r.fail(fmt.Errorf("open failed without a fault: %s", refused))
 	}
 	r.calm(name)
 	return c.opened
+}
+
+// secret is that of the server's preface.
+func (r *caseRun) secret() string {
+	if r.own == nil {
+		return ""
+	}
+	return r.own.s.secret
 }
 
 // refuses tells whether the case refuses the first connection of a client.
@@ -483,6 +515,7 @@ func (r *caseRun) finish() []history.Event {
 	r.netEnd()
 	r.wg.Wait()
 	ev, _ := r.rec.Events(0)
+	r.clearUp(ev)
 	// What the tear-down makes a client or the server do proves nothing.
 	if i := slices.IndexFunc(ev, func(e history.Event) bool { return e.Kind == history.CaseEnding }); i >= 0 {
 		ev = ev[:i+1]

@@ -26,7 +26,11 @@ func (r *runner) controls(ctx context.Context) <-chan *Workload {
 	var wg sync.WaitGroup
 	for _, w := range need {
 		wg.Go(func() {
-			res := r.runNow(ctx, Case{ID: CaseID{Dialect: r.p.Dialect, Workload: w.ID, Fault: NoFault}, Workload: w})
+			c := Case{ID: CaseID{Dialect: r.p.Dialect, Workload: w.ID, Fault: NoFault}, Workload: w}
+			res := CaseResult{Case: c, Verdict: checker.Skipped, Reason: "the workload needs what only the embedded server lets the tool do"}
+			if r.staging == nil || w.Anywhere {
+				res = r.runNow(ctx, c)
+			}
 			kept := res
 			kept.events = nil
 			r.mu.Lock()
@@ -104,7 +108,11 @@ func (r *runner) possible(w *Workload) []Case {
 		if c.Workload != w || c.ID.Fault == NoFault {
 			continue
 		}
-		if v, why := canFire(c, control); v != checker.Safe {
+		v, why := canFire(c, control)
+		if v == checker.Safe {
+			v, why = r.staging.fits(c)
+		}
+		if v != checker.Safe {
 			r.done(CaseResult{Case: c, Verdict: v, Reason: why})
 			continue
 		}

@@ -3,6 +3,7 @@ package verify
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -48,11 +49,22 @@ type Options struct {
 	// Alone makes an adapter of the same client that is a process of its own, for the
 	// workloads that stop it; nil: Start, where that makes processes, else these
 	// workloads are skipped.
-	Alone    Starter
-	Command  []string  // the adapter's command, for replay lines; empty: in process
-	Version  string    // of the tool, for the report
-	Record   *Record   // where the histories go; nil: nowhere
-	Baseline *Baseline // accepted findings; nil: none
+	Alone Starter
+	// Upstream is a server, host:port, that is used in the embedded server's place.
+	// Its table is not seen (spec/rules.md P14). Secret is that of its preface.
+	Upstream string
+	Secret   string
+	// SecretFile is where the secret was read, for replay lines.
+	SecretFile string
+	// ClosedWorld declares that nobody else uses the keys there and that the server is
+	// not restarted: what is else suspected of it is then certain.
+	ClosedWorld bool
+	// KeyPrefix goes before every key there; at most MaxKeyPrefix bytes.
+	KeyPrefix string
+	Command   []string  // the adapter's command, for replay lines; empty: in process
+	Version   string    // of the tool, for the report
+	Record    *Record   // where the histories go; nil: nowhere
+	Baseline  *Baseline // accepted findings; nil: none
 }
 
 // UsageError is a wrong option; Error is one line that says what to do.
@@ -90,10 +102,13 @@ func NewPlan(o Options) (*Plan, error) {
 	if err := p.checkNumbers(); err != nil {
 		return nil, err
 	}
-	if len(o.Cases) > 0 {
-		return p, p.pickCases(allCases(p.Grammar, SweepFull))
+	if err := p.checkUpstream(); err != nil {
+		return nil, err
 	}
-	for _, c := range allCases(p.Grammar, p.Sweep) {
+	if len(o.Cases) > 0 {
+		return p, p.pickCases(allCases(p.Grammar, SweepFull, len(p.KeyPrefix)))
+	}
+	for _, c := range allCases(p.Grammar, p.Sweep, len(p.KeyPrefix)) {
 		if p.selected(c) && (p.Sweep != SweepSmoke || c.Workload.Smoke || slices.Contains(p.Workloads, c.ID.Workload)) {
 			p.Cases = append(p.Cases, c)
 		}
@@ -258,6 +273,9 @@ func (p *Plan) checkNumbers() error {
 	}
 	if p.Parallel == 0 {
 		p.Parallel, p.descriptors = defaultParallel()
+		if p.Upstream != "" && p.Parallel > stagingParallel {
+			p.Parallel, p.descriptors = stagingParallel, 0
+		}
 	}
 	if p.Timeout == 0 {
 		p.Timeout = DefaultTimeout
@@ -277,6 +295,33 @@ func (p *Plan) checkPatience() error {
 		if f.d != nil && (*f.d < 0 || *f.d > MaxPatience) {
 			return usagef("--%s is %s, not 0s to %s", f.name, *f.d, MaxPatience)
 		}
+	}
+	return nil
+}
+
+// checkUpstream checks what is said of a server in the embedded one's place.
+func (p *Plan) checkUpstream() error {
+	if p.Upstream == "" {
+		switch {
+		case p.Secret != "":
+			return usagef("--secret-file is the upstream's secret, and there is no --upstream")
+		case p.ClosedWorld:
+			return usagef("--closed-world is about the upstream, and there is no --upstream")
+		case p.KeyPrefix != "":
+			return usagef("--key-prefix is for keys of the upstream, and there is no --upstream")
+		}
+		return nil
+	}
+	host, port, err := net.SplitHostPort(p.Upstream)
+	if err != nil || host == "" || port == "" || port == "0" {
+		return usagef("--upstream is %q, not HOST:PORT", p.Upstream)
+	}
+	if len(p.KeyPrefix) > MaxKeyPrefix {
+		return usagef("--key-prefix has %d bytes, over %d", len(p.KeyPrefix), MaxKeyPrefix)
+	}
+	shape := p.Grammar.MustShape(frames.ClientToServer, "R")
+	if err := shape.CheckTail([]byte(p.KeyPrefix + singleKey)); err != nil {
+		return usagef("--key-prefix %q cannot be in a key: %s", p.KeyPrefix, err)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (rec *Recorded) readManifest(data []byte) error {
 		return usagef("%s: %s", name, err)
 	}
 	known := map[CaseID]Case{}
-	for _, c := range allCases(plan.Grammar, SweepFull) {
+	for _, c := range allCases(plan.Grammar, SweepFull, 0) {
 		known[c.ID] = c
 	}
 	for _, s := range rec.from.Cases {

@@ -321,7 +321,7 @@ func (r *Report) take(c CaseResult) {
 			out.Accepted = c.accepted[i]
 		}
 		r.Findings = append(r.Findings, out)
-		r.internal = r.internal || f.Certainty == checker.Certain && f.Side == "server"
+		r.internal = r.internal || f.Certainty == checker.Certain && f.Side == "server" && r.plan.Upstream == ""
 	}
 }
 
@@ -368,6 +368,7 @@ func (p *Plan) replay(id CaseID) string {
 	if p.Tolerance != nil && *p.Tolerance != checker.DefaultTolerance {
 		words = append(words, "--tolerance", p.Tolerance.String())
 	}
+	words = append(words, p.upstreamWords()...)
 	if len(p.Command) == 0 {
 		if p.Profile != "official" {
 			words = append(words, "--profile", p.Profile)
@@ -382,6 +383,24 @@ func (p *Plan) replay(id CaseID) string {
 		words = append(words, shellWord(w))
 	}
 	return strings.Join(words, " ")
+}
+
+// upstreamWords are the flags that lead to the same server.
+func (p *Plan) upstreamWords() []string {
+	if p.Upstream == "" {
+		return nil
+	}
+	words := []string{"--upstream", shellWord(p.Upstream)}
+	if p.SecretFile != "" {
+		words = append(words, "--secret-file", shellWord(p.SecretFile))
+	}
+	if p.ClosedWorld {
+		words = append(words, "--closed-world")
+	}
+	if p.KeyPrefix != "" {
+		words = append(words, "--key-prefix", shellWord(p.KeyPrefix))
+	}
+	return words
 }
 
 // DefaultSeed is the seed of a run that names none.

@@ -62,6 +62,7 @@ type runner struct {
 	pulse   *pulse
 	pool    *adapterPool
 	policy  checker.Policy
+	staging *staging // nil in front of embedded servers
 	started time.Time
 
 	mu       sync.Mutex
@@ -105,12 +106,22 @@ func (r *runner) run(ctx context.Context) {
 		return
 	}
 	r.pool.put(conn)
+	if r.p.Upstream != "" {
+		r.staging = newStaging(r.p)
+	}
 	r.report.client(conn.info.Client)
 	r.policy = checker.Policy{
 		Dialect: r.p.Dialect, Profile: r.p.Profile, Outcomes: conn.info.Outcomes, Only: r.p.only,
-		Busy: r.p.Busy, Grace: r.p.Grace, Tolerance: r.p.Tolerance, SawTable: true, Embedded: true,
+		Busy: r.p.Busy, Grace: r.p.Grace, Tolerance: r.p.Tolerance,
+		SawTable: r.staging == nil, Embedded: r.staging == nil, ClosedWorld: r.p.ClosedWorld,
 	}
 	r.begin()
+	if r.staging != nil {
+		if err := r.staging.reach(ctx); err != nil {
+			r.report.unreachable(err)
+			return
+		}
+	}
 	if !conn.speaks(r.p.Dialect) {
 		r.report.skipAll(fmt.Sprintf("the adapter speaks %v, not %s", conn.info.Dialects, r.p.Dialect))
 		return
@@ -306,7 +317,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 		return t
 	}
 	defer done()
-	run, err := newCaseRun(ctx, c, conn, r.p.Seed, r.p.Timeout)
+	run, err := newCaseRun(ctx, c, conn, r.p.Seed, r.p.Timeout, r.staging)
 	if err != nil {
 		t.err = fmt.Errorf("the case cannot be set up: %w", err)
 		return t
@@ -364,6 +375,10 @@ func (t *CaseResult) judge(events []history.Event, policy checker.Policy) {
 	for _, f := range t.Findings {
 		if f.Side != "server" || f.Certainty != checker.Certain {
 			continue
+		}
+		if !policy.Embedded {
+			t.Verdict = checker.Unsafe
+			return
 		}
 		// The embedded server is ours: with it wrong, nothing is proved.
 		t.Verdict = checker.Inconclusive

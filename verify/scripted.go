@@ -35,15 +35,21 @@ func (r *caseRun) scripted(inside *memnet.Network, behind string) (*script, erro
 
 // policyOf is the policy by which a case of the workload is judged. With a script in
 // the server's place the table was not asked all, and no rule about the server is
-// judged: what breaks it is ours.
+// judged: what breaks it is ours. Where the tool alone speaks, no rule about the client
+// is.
 func policyOf(w *Workload, p checker.Policy) checker.Policy {
-	if w.Stub == nil {
+	side := "client"
+	switch {
+	case w.Probe:
+		side = "server"
+	case w.Stub == nil:
 		return p
+	default:
+		p.SawTable, p.Embedded = false, false
 	}
-	p.SawTable, p.Embedded = false, false
 	only := map[string]bool{}
 	for _, rule := range checker.Rules() {
-		only[rule.ID] = rule.Side == "client" && (p.Only == nil || p.Only[rule.ID])
+		only[rule.ID] = rule.Side == side && (p.Only == nil || p.Only[rule.ID])
 	}
 	p.Only = only
 	return p

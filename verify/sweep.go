@@ -15,8 +15,8 @@ const (
 )
 
 // allCases lists every case of a dialect, in workload, exchange, fault and
-// offset order.
-func allCases(g *frames.Grammar, sweep string) []Case {
+// offset order. Keys are longer than the workloads' by so many bytes.
+func allCases(g *frames.Grammar, sweep string, longer int) []Case {
 	var out []Case
 	for _, w := range workloads {
 		if !w.Knows(g.Name) {
@@ -27,6 +27,11 @@ func allCases(g *frames.Grammar, sweep string) []Case {
 		none.Fault = NoFault
 		out = append(out, Case{ID: none, Workload: w})
 		list := w.Exchange(g)
+		for i := range list {
+			if list[i].hasKey() {
+				list[i].Size += longer
+			}
+		}
 		if own := w.Own; own != nil {
 			id := base
 			id.Frame, id.Offset, id.Fault = own.Frame, own.At, own.Fault

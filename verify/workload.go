@@ -44,6 +44,12 @@ type Workload struct {
 	// Control is the run without a fault, where Run without its own fault would
 	// not do.
 	Control func(r *caseRun)
+	// Anywhere: it can run in front of a server that is not ours, by what acquireOwn
+	// and the like do there.
+	Anywhere bool
+	// Probe: there is no client in it, only connections of the tool's own, by which the
+	// server is judged and nobody else.
+	Probe bool
 	// Stub puts a scripted server in front of the embedded one, for what no right
 	// server does. What it does accuses no server, and the table, which did not decide
 	// all that the client was told, is not seen.

@@ -12,14 +12,14 @@ import (
 // must occur, and a held key is asked for.
 var sanity = &Workload{
 	ID:       "sanity",
+	Anywhere: true,
 	Sentence: "without a fault: one acquire and release, and an acquire of a held key",
 	Run: func(r *caseRun) {
 		if !r.open("c1") {
 			return
 		}
 		r.use(r.acquire("c1", "sanity-1", 5*second, 30*second))
-		if _, ok := r.srv.Acquire("sanity-2", time.Minute); !ok {
-			r.fail(errTable)
+		if _, ok := r.hold("sanity-2"); !ok {
 			return
 		}
 		wait := time.Duration(0)
@@ -52,6 +52,7 @@ var single = &Workload{
 	Sentence:   "one client acquires a free key (wait 1 s, lease 5 s), enters, leaves and releases; the token is 0x0A in every byte",
 	FirstToken: singleToken,
 	Smoke:      true,
+	Anywhere:   true,
 	Exchange: func(g *frames.Grammar) []Expected {
 		return newExchange(g).session(1).
 			c2s("A", singleKey).s2c("A", singleKey).c2s("R", singleKey).s2c("R", singleKey).token(singleToken).list
@@ -72,6 +73,7 @@ const (
 // immediate is wait 0 on a free and on a held key.
 var immediate = &Workload{
 	ID:       "immediate",
+	Anywhere: true,
 	Sentence: "one client asks with wait 0 for a free key (acquired, released) and then for a held one (timeout at once)",
 	Dialects: []string{dialectCurrent},
 	Smoke:    true,
@@ -81,8 +83,7 @@ var immediate = &Workload{
 			c2s("A", heldKey).s2c("T", heldKey).list
 	},
 	Run: func(r *caseRun) {
-		if _, ok := r.srv.Acquire(heldKey, time.Minute); !ok {
-			r.fail(errTable)
+		if _, ok := r.hold(heldKey); !ok {
 			return
 		}
 		if r.open("c1") {
@@ -98,7 +99,8 @@ const expiredKey = "stale-1"
 // expired keeps a ticket past its lease and releases it while another client
 // holds the key.
 var expired = &Workload{
-	ID: "expired",
+	ID:       "expired",
+	Anywhere: true,
 	Sentence: "a first client leaves when its lease of 1 s ends but keeps the ticket; a second enters; the first releases; " +
 		"a third asks while the second is inside",
 	Exchange: func(g *frames.Grammar) []Expected {
@@ -127,7 +129,7 @@ func runExpired(r *caseRun) {
 	first := r.openAcquire("c1", expiredKey, second, second)
 	if first.settle() {
 		first.enter()
-		r.until(5*second, once(grantOver(expiredKey, first.token)))
+		r.leaseOver(first)
 		first.leave()
 	}
 	second2 := r.openAcquire("c2", expiredKey, 2*second, 30*second)
@@ -163,6 +165,15 @@ func (r *caseRun) openAcquire(client, key string, wait, lease time.Duration) *ca
 	return r.acquire(client, key, wait, lease)
 }
 
+// leaseOver waits until the lease of an acquired call has ended.
+func (r *caseRun) leaseOver(c *call) {
+	if r.own != nil {
+		r.pause(c.lease + seenAfter)
+		return
+	}
+	r.until(5*second, once(grantOver(c.key, c.token)))
+}
+
 // grantOver matches the end of a grant; of any grant of the key for token 0.
 func grantOver(key string, token uint64) func(history.Event) bool {
 	return func(e history.Event) bool {
@@ -179,7 +190,8 @@ const (
 // lateReply holds the grant until 0.5 s after its lease, when somebody else is
 // inside.
 var lateReply = &Workload{
-	ID: "late-reply",
+	ID:       "late-reply",
+	Anywhere: true,
 	Sentence: "the grant (lease 1 s; wait 1 s, on a second client 9 s, and in ticketing 0 on a third) is held until 0.5 s after its lease, " +
 		"when the key has been granted to another; the second cannot know that, and only a resource that checks tokens stops it",
 	Own: &OwnFault{
@@ -234,10 +246,14 @@ func runLateReply(r *caseRun) {
 // takeOver waits for the end of a key's first grant, and then enters with the
 // next one, as another holder would.
 func (r *caseRun) takeOver(key string) {
-	if !r.until(5*second, once(grantOver(key, 0))) {
+	wait := time.Duration(0)
+	if r.own != nil {
+		r.until(second, r.grantSeen(key))
+		wait = 5 * second
+	} else if !r.until(5*second, once(grantOver(key, 0))) {
 		return
 	}
-	if token, ok := r.srv.Acquire(key, time.Minute); ok {
+	if token, ok := r.acquireOwn(key, wait); ok {
 		r.enter(0, "", key, token)
 	}
 }

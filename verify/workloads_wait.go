@@ -18,6 +18,12 @@ func (r *caseRun) seen(c *call, n int) { r.seenWithin(seenLimit, c, n) }
 
 // seenWithin is seen with a limit of its own, for what makes no sense before.
 func (r *caseRun) seenWithin(limit time.Duration, c *call, n int) {
+	if r.own != nil {
+		if r.until(limit, r.asked(c, n)) {
+			r.pause(seenAfter)
+		}
+		return
+	}
 	r.until(limit, func() func(history.Event) bool {
 		attempts, over := 0, false
 		return func(e history.Event) bool {
@@ -34,10 +40,21 @@ func (r *caseRun) seenWithin(limit time.Duration, c *call, n int) {
 	}())
 }
 
+// queuedOr waits until an attempt is queued for a call's key, or the call is over.
+func (r *caseRun) queuedOr(c *call) {
+	if r.own != nil {
+		r.seen(c, 2)
+		return
+	}
+	r.until(seenLimit, once(func(e history.Event) bool {
+		return e.Kind == history.Queued && e.Key == c.key || e.Kind == history.CallResult && e.Call == c.n
+	}))
+}
+
 // hold takes a key for the tool's own holder. It is false if the case cannot go
 // on.
 func (r *caseRun) hold(key string) (token uint64, ok bool) {
-	token, ok = r.srv.Acquire(key, time.Minute)
+	token, ok = r.acquireOwn(key, 0)
 	if !ok {
 		r.fail(errTable)
 	}
@@ -49,7 +66,8 @@ const sharedKey = "shared-1"
 // contended is two clients on one key: the second waits for the first to
 // release, and is inside while the first may still be asking.
 var contended = &Workload{
-	ID: "contended",
+	ID:       "contended",
+	Anywhere: true,
 	Sentence: "a first client enters; a second asks for the same key and waits; the first leaves and releases, " +
 		"and the second enters, leaves and releases",
 	Smoke: true,
@@ -65,9 +83,7 @@ var contended = &Workload{
 			first.enter()
 		}
 		next := r.openAcquire("c2", sharedKey, 4*second, 5*second)
-		r.until(seenLimit, once(func(e history.Event) bool {
-			return e.Kind == history.Queued && e.Key == sharedKey || e.Kind == history.CallResult && e.Call == next.n
-		}))
+		r.queuedOr(next)
 		first.leave()
 		released := first.startRelease()
 		if next.settle() {
@@ -86,7 +102,8 @@ const heldKey2 = "held-2"
 
 // timesOut is the wait for a key that stays held.
 var timesOut = &Workload{
-	ID: "timeout",
+	ID:       "timeout",
+	Anywhere: true,
 	Sentence: "a held key is asked for with wait 0 (in ticketing: timeout at once), then with a wait of 1.5 s, whose T comes after 2 s, " +
 		"half a second after a strict deadline",
 	Smoke: true,
@@ -155,7 +172,8 @@ const (
 // different times and have different leases, so that it shows whose reply each
 // was given.
 var pipelined = &Workload{
-	ID: "pipelined",
+	ID:       "pipelined",
+	Anywhere: true,
 	Sentence: "one client has calls on two free keys and four on one held key (waits 9, 9, 1.5 and 1.5 s, in ticketing-v0 9, 9, 1 and 1 s; " +
 		"leases 2, 3, 30 and 31 s) under way at once; when two of the four have ended, the holder releases",
 	Exchange: func(g *frames.Grammar) []Expected {
@@ -198,7 +216,7 @@ func runPipelined(r *caseRun) {
 	}
 	r.until(short+second, endedTwice(queued))
 	r.until(seenLimit, toldTwice(queued))
-	r.srv.Release(queueKey, token)
+	r.releaseOwn(queueKey, token)
 	var wg sync.WaitGroup
 	for _, c := range queued {
 		wg.Go(func() {

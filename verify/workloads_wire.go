@@ -23,7 +23,8 @@ const (
 // still running for long. A client that keeps its session is asked for another
 // key, whose answer proves that it has read the grant.
 var lateGrant = &Workload{
-	ID: "late-grant",
+	ID:       "late-grant",
+	Anywhere: true,
 	Sentence: "the grant (lease 30 s; wait 1 s, and in ticketing wait 0 on another client) comes 1.5 s after the deadline; " +
 		"if its session is still open, the client is asked for another key, and its release of the late grant is awaited",
 	Own: &OwnFault{
@@ -71,7 +72,7 @@ func (r *caseRun) grantedLate(c *call, next string) {
 		return
 	}
 	r.use(r.acquire(c.client, next, second, 5*second))
-	r.until(grantLease+second, once(grantOver(c.key, 0)))
+	r.until(grantLease+second, r.releaseSeen(c.key))
 }
 
 // keptForGrant returns a condition for until: the grant for a client has been
@@ -175,7 +176,8 @@ const againKey = "again-1"
 // connection: nothing of the acquire has been sent, so it goes on at the other
 // address, with what is left of its deadline.
 var reconnect = &Workload{
-	ID: "reconnect",
+	ID:       "reconnect",
+	Anywhere: true,
 	Sentence: "one client with two addresses acquires a free key (wait 5 s, lease 10 s); its first connection dies in the preface, " +
 		"2.5 s after the bytes stopped, and nothing else is torn",
 	Exchange: func(g *frames.Grammar) []Expected { return newExchange(g).session(1).list },
@@ -206,7 +208,8 @@ const (
 // lateConnect holds the greeting, so that the connection is ready late or too
 // late, and the wire wait has to be what is left then.
 var lateConnect = &Workload{
-	ID: "late-connect",
+	ID:       "late-connect",
+	Anywhere: true,
 	Sentence: "the greeting of each client's first connection is held: 3.5 s for a wait of 10 s, 2.5 s for a wait of 1 s, " +
 		"and in ticketing 7 s for wait 0",
 	Own: &OwnFault{

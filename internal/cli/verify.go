@@ -35,11 +35,12 @@ func verifyCommand() *cobra.Command {
 			"tears the wire at every byte of every frame, and judges what the client then says and does.\n" +
 			"Without an adapter it verifies the built-in reference client, under --profile official.\n\n" +
 			"Exit codes: 0 safe (or non-strict without --strict), 1 unsafe or nonconforming, 2 inconclusive, 3 non-strict\n" +
-			"under --strict, 64 usage, 69 adapter cannot be reached, 70 internal error.",
+			"under --strict, 64 usage, 69 adapter or upstream cannot be reached, 70 internal error.",
 		Example: "  tornwire verify\n" +
 			"  tornwire verify --workload single --fault truncate\n" +
 			"  tornwire verify --case ticketing/single/s2c.A.1@25:truncate-fin\n" +
-			"  tornwire verify --dialect ticketing-v0 --report json=report.json -- node adapters/saro-ticketing/adapter.mjs",
+			"  tornwire verify --dialect ticketing-v0 --report json=report.json -- node adapters/saro-ticketing/adapter.mjs\n" +
+			"  tornwire verify --upstream staging.example:7000 --secret-file secret.txt --workload single,server-probe",
 		RunE: f.run,
 	}
 	fs := cmd.Flags()
@@ -57,6 +58,10 @@ func verifyCommand() *cobra.Command {
 	fs.StringVar(&f.opts.Busy, "busy", checker.BusyUnsettled, "how a further attempt after B is judged: unsettled (hygiene), final (contract) or retry (allowed)")
 	fs.DurationVar(&f.grace, "grace", checker.DefaultGrace, fmt.Sprintf("how long after a call's deadline a client may wait for T or B before it closes the session, 0s to %s", verify.MaxPatience))
 	fs.DurationVar(&f.tolerance, "tolerance", checker.DefaultTolerance, fmt.Sprintf("how much later than that a session is still open before it is a finding, 0s to %s", verify.MaxPatience))
+	fs.StringVar(&f.opts.Upstream, "upstream", "", "`HOST:PORT` of a staging server in the embedded server's place; what only the embedded one lets the tool do is skipped")
+	fs.StringVar(&f.opts.SecretFile, "secret-file", "", "`FILE` with the upstream's shared secret, without its last newline (default no secret)")
+	fs.BoolVar(&f.opts.ClosedWorld, "closed-world", false, "nobody else uses the keys at the upstream, and it is not restarted: what is else suspected of it is certain")
+	fs.StringVar(&f.opts.KeyPrefix, "key-prefix", "", fmt.Sprintf("goes before every key at the upstream; keys are fresh anyway (at most %d bytes; it moves the offsets in case ids)", verify.MaxKeyPrefix))
 	fs.BoolVar(&f.opts.Strict, "strict", false, "a non-strict verdict has exit code 3")
 	fs.BoolVar(&f.opts.FailFast, "fail-fast", false, "stop at the first unsafe or nonconforming case")
 	f.flags(fs)
@@ -104,6 +109,14 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 		f.opts.Baseline = base
 	}
 	f.opts.Grace, f.opts.Tolerance = &f.grace, &f.tolerance
+	if f.opts.SecretFile != "" {
+		if f.opts.Secret, err = readSecret(f.opts.SecretFile); err != nil {
+			return usagef("--secret-file: %v", err)
+		}
+		if f.opts.Upstream == "" {
+			return usagef("--secret-file is the upstream's secret, and there is no --upstream")
+		}
+	}
 	f.opts.Command, f.opts.Version = args, Version()
 	if len(args) > 0 {
 		f.opts.Start = verify.Command(args...)

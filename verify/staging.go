@@ -1,0 +1,308 @@
+package verify
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"tornwire/checker"
+	"tornwire/client"
+	"tornwire/frames"
+	"tornwire/history"
+)
+
+// Limits of a run in front of a server that is not ours.
+const (
+	// stagingParallel is how many cases are in flight there if nobody says.
+	stagingParallel = 64
+	// MaxKeyPrefix is the longest Options.KeyPrefix in bytes.
+	MaxKeyPrefix = 64
+	// seenAfter is how long after the last byte of a request was written to such a
+	// server it is taken to have read it.
+	seenAfter = 50 * time.Millisecond
+	ownLease  = time.Minute
+)
+
+// staging is a server in the embedded one's place.
+type staging struct {
+	addr, secret, prefix string
+	grammar              *frames.Grammar
+	greeting             int // bytes of its line
+	first, keys          atomic.Uint64
+}
+
+func newStaging(p *Plan) *staging {
+	s := &staging{addr: p.Upstream, secret: p.Secret, prefix: p.KeyPrefix, grammar: p.Grammar}
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	s.first.Store(binary.BigEndian.Uint64(b[:]))
+	return s
+}
+
+// reach tells whether the server is there and takes the secret: an R of a token that
+// nobody has is answered.
+func (s *staging) reach(ctx context.Context) error {
+	w, err := dialWire(ctx, s.grammar, s.addr, s.secret)
+	if err != nil {
+		return fmt.Errorf("the upstream %s cannot be reached: %w", s.addr, err)
+	}
+	defer w.close()
+	s.greeting = w.greeting
+	err = w.send("R", s.fresh(singleKey), nil)
+	if err != nil {
+		return fmt.Errorf("the upstream %s cannot be reached: %w", s.addr, err)
+	}
+	f, err := w.read(ctx, wireLimit)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the upstream %s did not answer a release of a key that nobody holds: %w", s.addr, err)
+	case f.is("E") || f.is("M"):
+		return fmt.Errorf("the upstream %s answered a release with %s %q; is it the leader, and --secret-file right?", s.addr, f.shape.Op, f.key())
+	}
+	return nil
+}
+
+const keyDigits = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+// fresh makes a key of the same length as the workload's, behind the prefix. Keys
+// of one run differ from each other, and from those of other runs as far as random
+// numbers do.
+func (s *staging) fresh(like string) string {
+	b := []byte(like)
+	space := uint64(1)
+	for range min(len(b), 12) {
+		space *= uint64(len(keyDigits))
+	}
+	// A step without a factor in common with the space visits all of it.
+	n := (s.first.Load() + s.keys.Add(1)*15485863) % space
+	for i := range b {
+		b[i] = keyDigits[n%uint64(len(keyDigits))]
+		n /= uint64(len(keyDigits))
+	}
+	return s.prefix + string(b)
+}
+
+// hand is what a case's own hand does at a server that is not ours.
+type hand struct {
+	s       *staging
+	keys    map[string]string // of the workload, and themselves
+	client  *client.Client
+	tickets map[string]*client.Ticket
+}
+
+func (s *staging) hand() *hand {
+	return &hand{s: s, keys: map[string]string{}, tickets: map[string]*client.Ticket{}}
+}
+
+// key is what a workload's key is called in this case.
+func (r *caseRun) key(k string) string {
+	if r.own == nil || k == "" {
+		return k
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	mine, ok := r.own.keys[k]
+	if !ok {
+		mine = r.own.s.fresh(k)
+		r.own.keys[k], r.own.keys[mine] = mine, mine
+	}
+	return mine
+}
+
+// named puts the case's own key into the frame that its fault acts on.
+func (r *caseRun) named(x Expected) Expected {
+	if x.hasKey() {
+		x.Tail = r.key(x.Tail)
+	}
+	return x
+}
+
+func (x Expected) hasKey() bool {
+	return x.Tail != "" && (x.Frame.Op == "A" || x.Frame.Op == "T" || x.Frame.Op == "B" || x.Frame.Op == "R" || x.Frame.Op == "N")
+}
+
+// acquireOwn acquires a key of the case for the tool's own holder, and waits for it
+// no longer than wait.
+func (r *caseRun) acquireOwn(key string, wait time.Duration) (token uint64, ok bool) {
+	if r.own == nil {
+		return r.srv.Acquire(key, ownLease)
+	}
+	key = r.key(key)
+	if wait == 0 && !current(r.grammar) {
+		wait = second
+	}
+	if r.own.client == nil {
+		c, err := client.New(client.Config{Addresses: []string{r.own.s.addr}, Dialect: r.grammar.Name, Secret: r.own.s.secret})
+		if err != nil {
+			r.fail(err)
+			return 0, false
+		}
+		r.own.client = c
+	}
+	out, err := r.own.client.Acquire(r.ctx, key, wait, ownLease)
+	got, ok := out.(client.Acquired)
+	if !ok {
+		if err == nil && out != nil {
+			err = fmt.Errorf("it ended %s", out)
+		}
+		r.fail(fmt.Errorf("the tool's own holder could not acquire a fresh key from the upstream: %w", err))
+		return 0, false
+	}
+	r.own.tickets[key] = got.Ticket
+	return got.Ticket.Token(), true
+}
+
+// releaseOwn ends the grant of the tool's own holder.
+func (r *caseRun) releaseOwn(key string, token uint64) {
+	if r.own == nil {
+		r.srv.Release(key, token)
+		return
+	}
+	key = r.key(key)
+	if t := r.own.tickets[key]; t != nil {
+		_ = t.Release(r.ctx) // a grant that is not released ends with its lease
+		delete(r.own.tickets, key)
+	}
+}
+
+// clearUp releases what the case left behind at a server that is not ours: the
+// tool's own tickets, and every grant that was seen and not released. What was
+// granted unseen ends with its lease.
+func (r *caseRun) clearUp(events []history.Event) {
+	if r.own == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), wireLimit)
+	defer cancel()
+	for _, t := range r.own.tickets {
+		_ = t.Release(ctx)
+	}
+	if r.own.client != nil {
+		_ = r.own.client.Close()
+	}
+	left := leftBehind(events, r.grammar)
+	if len(left) == 0 {
+		return
+	}
+	w, err := dialWire(ctx, r.grammar, r.own.s.addr, r.own.s.secret)
+	if err != nil {
+		return
+	}
+	defer w.close()
+	for _, g := range left {
+		if w.send("R", g.key(), map[string]uint64{"token": g.field("token")}) != nil {
+			return
+		}
+	}
+	for range left {
+		if _, err := w.read(ctx, wireLimit); err != nil {
+			return
+		}
+	}
+}
+
+// leftBehind lists the grants received from the server whose release was not.
+func leftBehind(events []history.Event, g *frames.Grammar) []said {
+	type place struct {
+		session int
+		seq     uint64
+	}
+	bytes := map[place][]byte{}
+	var out []said
+	for _, e := range events {
+		if e.Kind != history.Received || e.Dir != frames.ServerToClient || e.Frame == nil {
+			continue
+		}
+		at := place{e.Session, e.Frame.Seq}
+		bytes[at] = append(bytes[at], e.Data...)
+		shape, ok := g.Shape(e.Dir, e.Frame.Op)
+		if !e.Last || !ok {
+			continue
+		}
+		f := said{shape, bytes[at]}
+		switch {
+		case f.is("A"):
+			out = append(out, f)
+		case f.is("R"), f.is("N"):
+			kept := out[:0]
+			for _, o := range out {
+				if o.key() != f.key() || o.field("token") != f.field("token") && current(g) {
+					kept = append(kept, o)
+				}
+			}
+			out = kept
+		}
+	}
+	return out
+}
+
+// asked returns a condition for until: n requests for a key were written whole to
+// the server, or a call is over.
+func (r *caseRun) asked(c *call, n int) func(history.Event) bool {
+	shape := r.grammar.MustShape(frames.ClientToServer, "A")
+	type place struct {
+		session int
+		seq     uint64
+	}
+	bytes, size := map[place][]byte{}, map[place]int{}
+	whole, over := 0, false
+	return func(e history.Event) bool {
+		if e.Kind == history.CallResult && e.Call == c.n {
+			over = true
+		}
+		if e.Dir != frames.ClientToServer || e.Frame == nil || e.Frame.Op != "A" {
+			return over || whole >= n
+		}
+		at := place{e.Session, e.Frame.Seq}
+		switch e.Kind {
+		case history.Received:
+			bytes[at] = append(bytes[at], e.Data...)
+			if e.Last && string(shape.TailOf(bytes[at])) == c.key {
+				size[at] = len(bytes[at])
+			}
+		case history.WriteAccepted:
+			if size[at] > 0 && e.Off+e.N == size[at] {
+				whole++
+			}
+		}
+		return over || whole >= n
+	}
+}
+
+// grantSeen returns a condition for until: an A for a key came from the server.
+func (r *caseRun) grantSeen(key string) func(history.Event) bool { return r.replySeen("A", key) }
+
+// releaseSeen returns a condition for until: the key's grant is over.
+func (r *caseRun) releaseSeen(key string) func(history.Event) bool {
+	if r.own == nil {
+		return once(grantOver(key, 0))
+	}
+	return r.replySeen("R", key)
+}
+
+func (r *caseRun) replySeen(op, key string) func(history.Event) bool {
+	shape := r.grammar.MustShape(frames.ServerToClient, op)
+	parts := map[int][]byte{} // by session
+	return once(func(e history.Event) bool {
+		if e.Kind != history.Received || e.Dir != frames.ServerToClient || e.Frame == nil || e.Frame.Op != op {
+			return false
+		}
+		if e.Off == 0 {
+			parts[e.Session] = nil
+		}
+		parts[e.Session] = append(parts[e.Session], e.Data...)
+		return e.Last && string(shape.TailOf(parts[e.Session])) == key
+	})
+}
+
+// fits tells whether a case's offsets mean the same there: the greeting is the
+// server's own.
+func (s *staging) fits(c Case) (checker.Verdict, string) {
+	if s != nil && c.ID.Frame.Op == opGreeting && c.ID.Offset > 0 && s.greeting != c.Frame.Size {
+		return checker.Skipped, fmt.Sprintf("the upstream's greeting has %d bytes, not %d", s.greeting, c.Frame.Size)
+	}
+	return checker.Safe, ""
+}

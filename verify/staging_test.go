@@ -1,0 +1,266 @@
+package verify
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tornwire/checker"
+	"tornwire/frames"
+	"tornwire/server"
+	"tornwire/server/stub"
+)
+
+// servesTCP serves on a loopback port until the test is over.
+func servesTCP(t *testing.T, serve func(context.Context, net.Listener) error) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := serve(ctx, l); err != nil {
+			t.Errorf("serving: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return l.Addr().String()
+}
+
+func stagingServer(t *testing.T, dialect, secret string) (*server.Server, string) {
+	t.Helper()
+	srv, err := server.New(server.Config{Dialect: dialect, Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return srv, servesTCP(t, srv.Serve)
+}
+
+// TestStaging runs the workloads in front of a right server whose table is not seen.
+// What a case acquires there is released when it is over.
+func TestStaging(t *testing.T) {
+	t.Parallel()
+	for _, d := range []string{dialectCurrent, dialectV0} {
+		t.Run(d, func(t *testing.T) {
+			t.Parallel()
+			srv, addr := stagingServer(t, d, "s3")
+			r := runPlan(t, Options{
+				Dialect: d, Faults: []string{NoFault}, Profile: "official", Upstream: addr, Secret: "s3", ClosedWorld: true,
+				KeyPrefix: "tornwire/", Start: Library(referenceLibrary()),
+			})
+			if r.Verdict != checker.Safe || r.ExitCode != ExitSafe || len(r.Findings) > 0 || r.Cases.Safe < 8 {
+				t.Errorf("%s, exit code %d, %+v:\n%s", r.Verdict, r.ExitCode, r.Cases, text(r))
+			}
+			for _, c := range r.Results {
+				w, _ := WorkloadByID(strings.Split(c.Case, "/")[1])
+				if skipped := c.Verdict == checker.Skipped; skipped == w.Anywhere || skipped && !strings.Contains(c.Reason, "only the embedded server") {
+					t.Errorf("%s: %s, %q", c.Case, c.Verdict, c.Reason)
+				}
+			}
+			for _, k := range srv.Table() {
+				t.Errorf("left behind: %+v", k)
+			}
+			for _, n := range r.Rules {
+				if n.ID == "release-own" && n.Checked > 0 {
+					t.Error("release-own was judged without a table")
+				}
+			}
+		})
+	}
+}
+
+// TestStagingTorn tears exchanges in front of it, with a client that is right and
+// one that is not; an injected reply names the case's own key.
+func TestStagingTorn(t *testing.T) {
+	t.Parallel()
+	_, addr := stagingServer(t, dialectCurrent, "")
+	ids := append(cuts(dialectCurrent, "single", "s2c.A.1", []int{0, 25}, "truncate-fin", "truncate-rst"),
+		"ticketing/late-reply/s2c.A.1@0:hold", "ticketing/late-grant/s2c.A.1@0:hold")
+	o := Options{Cases: append(ids, cuts(dialectCurrent, "single", "s2c.A.1", []int{0}, "inject-stray")...), Upstream: addr, Profile: "official"}
+	t.Run("reference", func(t *testing.T) {
+		t.Parallel()
+		o := o
+		o.Start = Library(referenceLibrary())
+		isSafe(t, o)
+	})
+	for _, name := range []string{"enters-anyway", "key-only"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := o
+			o.Start = Library(wrong(t, name))
+			if r := runPlan(t, o); r.Verdict != checker.Unsafe || r.ExitCode != ExitUnsafe {
+				t.Errorf("%s, exit code %d:\n%s", r.Verdict, r.ExitCode, text(r))
+			}
+		})
+	}
+}
+
+// TestStagingGreeting: the upstream's greeting has its own length, at which the
+// cases are not swept.
+func TestStagingGreeting(t *testing.T) {
+	t.Parallel()
+	srv, err := server.New(server.Config{ServerID: "another"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := runPlan(t, Options{
+		Cases:    cuts(dialectCurrent, "single", "s2c.greeting.1", []int{0, 5}, "truncate-fin"),
+		Upstream: servesTCP(t, srv.Serve), Start: Library(referenceLibrary()),
+	})
+	if r.Results[0].Verdict != checker.Safe || r.Results[1].Verdict != checker.Skipped || r.Results[1].Reason != "the upstream's greeting has 25 bytes, not 26" {
+		t.Errorf("%+v", r.Results)
+	}
+}
+
+func TestStagingNotReached(t *testing.T) {
+	_, addr := stagingServer(t, dialectCurrent, "s3")
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := l.Addr().String()
+	_ = l.Close()
+	for upstream, want := range map[string]string{addr: "is it the leader, and --secret-file right?", nobody: "cannot be reached"} {
+		r := runPlan(t, Options{Cases: []string{controlCase}, Upstream: upstream, Start: Library(referenceLibrary())})
+		if r.ExitCode != ExitUnreachable || !strings.Contains(r.Reason, want) {
+			t.Errorf("%s: exit code %d, %q", upstream, r.ExitCode, r.Reason)
+		}
+	}
+}
+
+func TestUpstreamOptions(t *testing.T) {
+	for want, o := range map[string]Options{
+		`--upstream is "host", not HOST:PORT`:                     {Upstream: "host"},
+		"there is no --upstream":                                  {ClosedWorld: true},
+		"--key-prefix is for keys of the upstream":                {KeyPrefix: "x"},
+		"--key-prefix has 65 bytes, over 64":                      {Upstream: "h:1", KeyPrefix: strings.Repeat("x", 65)},
+		`--key-prefix "a b" cannot be in a key`:                   {Upstream: "h:1", KeyPrefix: "a b"},
+		"--secret-file is the upstream's secret, and there is no": {Secret: "s"},
+	} {
+		if _, err := NewPlan(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", o, err, want)
+		}
+	}
+	p, err := NewPlan(Options{Upstream: "h:1", SecretFile: "my secret", ClosedWorld: true, KeyPrefix: "t/", Cases: []string{"ticketing/single/c2s.A.1@22:truncate-fin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "tornwire verify --case ticketing/single/c2s.A.1@22:truncate-fin --seed 0 --upstream h:1 --secret-file 'my secret' --closed-world --key-prefix t/ --profile any"
+	if got := p.replay(p.Cases[0].ID); got != want {
+		t.Errorf("replay %q", got)
+	}
+}
+
+// TestFreshKeys: no two keys of a run are alike, and they have the workload's length.
+func TestFreshKeys(t *testing.T) {
+	s := newStaging(&Plan{Options: Options{KeyPrefix: "p/"}})
+	seen := map[string]bool{}
+	for i := range 20000 {
+		k := s.fresh([]string{"free-1", "early-answer-1"}[i%2])
+		if seen[k] || len(k) != 2+[]int{6, 14}[i%2] || !strings.HasPrefix(k, "p/") {
+			t.Fatalf("key %d is %q", i, k)
+		}
+		seen[k] = true
+	}
+}
+
+// broken are scripts of a server that breaks one rule each, in front of a right one:
+// what the connections of server-probe ask for is told by their owners.
+func broken() map[string][]stub.Step {
+	const far = 1 << 40
+	owner := func(n uint64) func(stub.Frame) bool {
+		return func(f stub.Frame) bool { return f.Uint("owner") == n }
+	}
+	var first uint64
+	return map[string][]stub.Step{
+		"echo-matches": {{Dir: frames.ServerToClient, Op: "A", If: owner(4), Pass: func(f stub.Frame) []byte { return f.With("owner", 99) }}},
+		"one-reply-per-attempt": {{Dir: frames.ServerToClient, Op: "T", If: owner(3), Pass: func(f stub.Frame) []byte {
+			return append(f.Bytes, f.Bytes...)
+		}}},
+		"no-early-timeout":  {{Op: "A", If: owner(5), Write: func(f stub.Frame) []byte { return f.Answer("T", f.Key(), 0) }}},
+		"zero-never-queues": {{Op: "A", If: owner(3), Pass: func(f stub.Frame) []byte { return f.With("wait", 9) }}},
+		"no-grant-after-timeout-or-busy": {{Dir: frames.ServerToClient, Op: "T", If: owner(5), Pass: func(f stub.Frame) []byte {
+			return append(f.Bytes, f.Answer("A", f.Key(), far)...)
+		}}},
+		"lease-ends":       {{Op: "A", If: owner(6), Pass: func(f stub.Frame) []byte { return f.With("lease", 60) }}},
+		"mutual-exclusion": {{Op: "A", If: owner(7), Write: func(f stub.Frame) []byte { return f.Answer("A", f.Key(), far) }}},
+		"repeat-is-new-attempt": {
+			{Dir: frames.ServerToClient, Op: "A", If: owner(1), Pass: func(f stub.Frame) []byte {
+				first = f.Uint("token")
+				return f.Bytes
+			}},
+			{Op: "A", Nth: 2, If: owner(1), Write: func(f stub.Frame) []byte { return f.Answer("A", f.Key(), first) }},
+		},
+		"token-increases": {{Dir: frames.ServerToClient, Op: "A", If: owner(2), Pass: func(f stub.Frame) []byte { return f.With("token", 0) }}},
+		"release-needs-exact-token": {
+			{Op: "R", If: func(f stub.Frame) bool { return f.Uint("token") >= far }, Pass: func(f stub.Frame) []byte {
+				first = f.Uint("token") - far
+				return f.With("token", first)
+			}},
+			{Dir: frames.ServerToClient, Op: "R", Nth: 1, If: func(f stub.Frame) bool { return first > 0 && f.Uint("token") == first }, Pass: func(f stub.Frame) []byte {
+				return f.With("token", first+far)
+			}},
+		},
+		"": nil,
+	}
+}
+
+// TestWrongServers: each rule about the server is broken by a script, and is found,
+// for certain in a closed world; without a script there is nothing to find.
+func TestWrongServers(t *testing.T) {
+	t.Parallel()
+	var rules []string
+	for rule, steps := range broken() {
+		rules = append(rules, rule)
+		t.Run("breaks_"+rule, func(t *testing.T) {
+			t.Parallel()
+			_, behind := stagingServer(t, dialectCurrent, "")
+			s, err := stub.New(stub.Config{Steps: steps, Behind: func(ctx context.Context) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", behind)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wrongServer(t, rule, Options{
+				Workloads: []string{"server-probe"}, Faults: []string{NoFault}, Upstream: servesTCP(t, s.Serve), ClosedWorld: true, Start: Library(referenceLibrary()),
+			})
+		})
+	}
+	for _, r := range checker.Rules() {
+		if r.Side == "server" && !slices.Contains(rules, r.ID) {
+			t.Errorf("no script breaks %s", r.ID)
+		}
+	}
+}
+
+func wrongServer(t *testing.T, rule string, o Options) {
+	r := runPlan(t, o)
+	verdict, code := checker.Unsafe, ExitUnsafe
+	if rule == "" {
+		verdict, code = checker.Safe, ExitSafe
+	}
+	if r.Verdict != verdict || r.ExitCode != code || rule != "" && !slices.Contains(certain(r), rule) || rule == "" && len(r.Findings) > 0 {
+		t.Errorf("%s with exit code %d, and certain are %v:\n%s", r.Verdict, r.ExitCode, certain(r), text(r))
+	}
+	for _, f := range r.Findings {
+		if f.Side != "server" {
+			t.Errorf("%s is told of the client", f.Rule)
+		}
+	}
+	if rule != "" {
+		return
+	}
+	for _, n := range r.Rules {
+		if n.Checked == 0 && slices.ContainsFunc(checker.Rules(), func(c checker.Rule) bool { return c.ID == n.ID && c.Side == "server" }) {
+			t.Errorf("%s was not judged", n.ID)
+		}
+	}
+}
