@@ -1,5 +1,5 @@
 // Package checker holds the oracles: pure functions from the history of a case
-// to findings. It does no I/O, reads no clock and starts no goroutine, and the
+// to findings. It does no I/O, reads no clock and leaves no goroutine behind, and the
 // same history gives the same findings in the same order.
 //
 // What is judged, how severe it is and when it is certain is written in
@@ -120,6 +120,9 @@ type Result struct {
 	// Checked lists the ids of the rules that were really judged: the situation
 	// that the rule speaks of occurred, and was visible. In the order of Rules.
 	Checked []string
+	// Unknown lists keys for which the search for an order of the operations was given
+	// up: whether the server was right about them is not known.
+	Unknown []string
 	// NeedsFencing counts entries on a grant whose lease had ended, where no
 	// client could have known it (spec/ticketing.md §3.3).
 	NeedsFencing int

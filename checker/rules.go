@@ -154,7 +154,7 @@ func serverRules() []implemented {
 			"mutual-exclusion", sideServer, Safety,
 			"A key has at most one live grant.",
 			"spec/ticketing.md §2",
-			"The table shows two live grants of one key; without a table, and in a closed world, the bytes show that the later token was granted before the earlier grant could have ended.",
+			"The table shows two live grants of one key; without a table, and in a closed world, the bytes show that the later token was granted before the earlier grant could have ended; or no order of the operations on the key explains their answers (for the contract if only those to releases are wrong).",
 			"Every workload with two clients on a key.",
 		}, mutualExclusion},
 		{Rule{

@@ -13,7 +13,10 @@ import (
 // mutualExclusion reads the table where it was recorded (S). In front of a foreign
 // server it orders grants by their tokens, never by sight, and is a suspicion
 // outside a declared closed world (P14).
+//
+// Then each key's history is cross-checked against a lock (see linearizable).
 func mutualExclusion(j *judge) {
+	defer j.linearizable()
 	if !j.policy.SawTable {
 		mutualExclusionByWire(j)
 		return

@@ -152,6 +152,7 @@ func (r *caseRun) acquireOwn(key string, wait time.Duration) (token uint64, ok b
 		return 0, false
 	}
 	r.own.tickets[key] = got.Ticket
+	r.rec.Add(history.Event{Kind: history.Granted, Key: key, Token: got.Ticket.Token(), HasToken: true, Lease: ownLease})
 	return got.Ticket.Token(), true
 }
 
@@ -163,6 +164,7 @@ func (r *caseRun) releaseOwn(key string, token uint64) {
 	}
 	key = r.key(key)
 	if t := r.own.tickets[key]; t != nil {
+		r.rec.Add(history.Event{Kind: history.GrantEnded, Key: key, Token: token, HasToken: true, How: history.Released})
 		_ = t.Release(r.ctx) // a grant that is not released ends with its lease
 		delete(r.own.tickets, key)
 	}
