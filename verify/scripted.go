@@ -2,12 +2,61 @@ package verify
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"net"
+	"sync"
 
 	"tornwire/checker"
 	"tornwire/internal/memnet"
+	"tornwire/proxy"
+	"tornwire/server"
 	"tornwire/server/stub"
 )
+
+// embed makes the case's own server, in front of it what scripts it, and lets the
+// proxy dial there. The function returned starts them.
+func (r *caseRun) embed(cfg *proxy.Config, seed uint64) (serve func(), err error) {
+	id, w := r.id, r.of.Workload
+	h := fnv.New64a()
+	fmt.Fprint(h, id)
+	random := rand.New(rand.NewPCG(seed, h.Sum64()))
+	var rmu sync.Mutex
+	scfg := server.Config{
+		Dialect: id.Dialect, FirstToken: w.FirstToken, QueueLimit: w.QueueLimit, PrefaceTimeout: prefaceLimit,
+		OnEvent: r.tableEvent, ServerID: serverID,
+		Nonce: func() string {
+			rmu.Lock()
+			defer rmu.Unlock()
+			return fmt.Sprintf("%016x", random.Uint64())
+		},
+	}
+	// The embedded server is ours and in this process: the leg to it needs no
+	// sockets, which are a third of what a case costs.
+	inside := memnet.New(memnet.Options{})
+	nodes, err := r.startServer(scfg, w.Nodes, inside)
+	if err != nil {
+		return nil, err
+	}
+	front, err := r.scripted(inside, nodeName(0))
+	if err != nil {
+		return nil, err
+	}
+	upstream := nodeName(0)
+	if front != nil {
+		upstream = front.l.Addr().String()
+	}
+	cfg.Upstream, cfg.Dial = upstream, inside.Dial
+	return func() {
+		if front != nil {
+			r.wg.Go(func() { _ = front.Serve(r.netCtx, front.l) })
+		}
+		for i, l := range nodes {
+			r.wg.Go(func() { _ = r.node(i).Serve(r.netCtx, l) })
+		}
+	}, nil
+}
 
 // script is the scripted server in front of a case's embedded one, and where it is
 // reached.

@@ -308,3 +308,21 @@ func (s *staging) fits(c Case) (checker.Verdict, string) {
 	}
 	return checker.Safe, ""
 }
+
+// upstreamWords are the flags that lead to the same server.
+func (p *Plan) upstreamWords() []string {
+	if p.Upstream == "" {
+		return nil
+	}
+	words := []string{"--upstream", shellWord(p.Upstream)}
+	if p.SecretFile != "" {
+		words = append(words, "--secret-file", shellWord(p.SecretFile))
+	}
+	if p.ClosedWorld {
+		words = append(words, "--closed-world")
+	}
+	if p.KeyPrefix != "" {
+		words = append(words, "--key-prefix", shellWord(p.KeyPrefix))
+	}
+	return words
+}
