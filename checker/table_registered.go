@@ -34,7 +34,9 @@ const (
 // matched then, and other rules say how. In spec/ticketing.md §3.9 it is for the
 // contract.
 func registerFirst(j *judge) {
-	if j.late.happened() {
+	// A client that was stopped does nothing in time.
+	stopped := func(e history.Event) bool { return e.Kind == "frozen" }
+	if j.late.happened() || slices.ContainsFunc(j.events, stopped) {
 		return
 	}
 	for _, a := range j.attempts {
