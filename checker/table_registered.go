@@ -35,7 +35,7 @@ const (
 // contract.
 func registerFirst(j *judge) {
 	// A client that was stopped does nothing in time.
-	stopped := func(e history.Event) bool { return e.Kind == "frozen" }
+	stopped := func(e history.Event) bool { return e.Kind == history.Frozen }
 	if j.late.happened() || slices.ContainsFunc(j.events, stopped) {
 		return
 	}

@@ -37,7 +37,7 @@ func TestRegisterFirst(t *testing.T) {
 				s.early(50, 2*sec).seen(1, history.FIN).told(1, indet).add(history.Event{Kind: history.RanLate, N: 700})
 			}, nil, false},
 			{"stopped meanwhile", func(s *script) {
-				s.add(history.Event{Kind: "frozen"}).early(50, 5*sec).wait(4*sec).told(1, indet)
+				s.add(history.Event{Kind: history.Frozen}).early(50, 5*sec).wait(4*sec).told(1, indet)
 			}, nil, false},
 			{"cancelled", func(s *script) {
 				s.early(50, 2*sec).add(history.Event{Kind: history.CancelAsked, Call: 1}).seen(1, history.FIN).told(1, indet)
