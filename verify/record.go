@@ -56,6 +56,10 @@ type manifest struct {
 	Command []string       `json:"command"` // the adapter's; empty: the reference client
 	Policy  checker.Policy `json:"policy"`
 	Limit   int            `json:"descriptors"` // the limit of open files, where that bounded the cases in flight
+	// Upstream, SecretFile and KeyPrefix are those of Options.
+	Upstream   string `json:"upstream,omitempty"`
+	SecretFile string `json:"secret_file,omitempty"`
+	KeyPrefix  string `json:"key_prefix,omitempty"`
 	// Baseline is that of the run, with the day on which it was made.
 	Baseline *Baseline `json:"baseline,omitempty"`
 	Cases    []string  `json:"cases"`

@@ -257,6 +257,7 @@ func TestDamagedRecord(t *testing.T) {
 		{manifestFile, replace(`"schema": 1`, `"schema": 2`), "the record has schema 2, and this tornwire reads up to 1; a newer one wrote it"},
 		{manifestFile, replace(`"seed": 0`, `"seed": "x"`), manifestFile + ":7: "},
 		{manifestFile, replace(`"Dialect": "ticketing"`, `"Dialect": "tickets"`), `there is no dialect "tickets"`},
+		{manifestFile, replace(`"seed": 0`, `"seed": 0, "key_prefix": "`+strings.Repeat("k", 65)+`"`), "the prefix of its keys has 65 bytes, over 64"},
 		{manifestFile, replace(`@25:split`, `@2500:split`), `has no case "ticketing/single/s2c.A.1@2500:split"`},
 		{resultsFile, line2("xy"), resultsFile + ":2: invalid character"},
 		{resultsFile, line2(strings.Repeat(" ", history.MaxLine)), resultsFile + ":2: more than"},

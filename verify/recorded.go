@@ -107,8 +107,11 @@ func (rec *Recorded) readManifest(data []byte) error {
 	if err := plan.checkWords(); err != nil {
 		return usagef("%s: %s", name, err)
 	}
+	if n := len(rec.from.KeyPrefix); n > MaxKeyPrefix {
+		return usagef("%s: the prefix of its keys has %d bytes, over %d", name, n, MaxKeyPrefix)
+	}
 	known := map[CaseID]Case{}
-	for _, c := range allCases(plan.Grammar, SweepFull, 0) {
+	for _, c := range allCases(plan.Grammar, SweepFull, len(rec.from.KeyPrefix)) {
 		known[c.ID] = c
 	}
 	for _, s := range rec.from.Cases {
@@ -264,6 +267,7 @@ func (rec *Recorded) plan(o CheckOptions) (*Plan, error) {
 	p := &Plan{Options: Options{
 		Dialect: m.Policy.Dialect, Sweep: m.Sweep, Seed: m.Seed, Strict: m.Strict, Command: m.Command, Version: m.Version,
 		Profile: m.Policy.Profile, Busy: m.Policy.Busy, Grace: m.Policy.Grace, Tolerance: m.Policy.Tolerance, Rules: o.Rules, Baseline: o.Baseline,
+		Upstream: m.Upstream, SecretFile: m.SecretFile, KeyPrefix: m.KeyPrefix, ClosedWorld: m.Policy.ClosedWorld,
 	}}
 	if o.Profile != "" {
 		p.Profile = o.Profile

@@ -173,9 +173,12 @@ func (r *runner) begin() {
 	m := manifest{
 		Schema: recordSchema, Tool: "tornwire", Version: r.p.Version, Client: r.report.Client, Sweep: r.p.Sweep, Seed: r.p.Seed,
 		Strict: r.p.Strict, Command: r.p.Command, Policy: r.policy, Limit: r.p.descriptors, Baseline: r.p.Baseline,
+		Upstream: r.p.Upstream, SecretFile: r.p.SecretFile, KeyPrefix: r.p.KeyPrefix,
 	}
 	if m.Policy.Dialect == "" {
-		m.Policy = checker.Policy{Dialect: r.p.Dialect, Profile: r.p.Profile, Busy: r.p.Busy}
+		m.Policy = checker.Policy{
+			Dialect: r.p.Dialect, Profile: r.p.Profile, Busy: r.p.Busy, Grace: r.p.Grace, Tolerance: r.p.Tolerance, ClosedWorld: r.p.ClosedWorld,
+		}
 	}
 	if m.Baseline != nil && m.Baseline.Today.IsZero() {
 		dated := *m.Baseline

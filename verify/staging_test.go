@@ -2,11 +2,13 @@ package verify
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tornwire/checker"
 	"tornwire/frames"
@@ -100,6 +102,37 @@ func TestStagingTorn(t *testing.T) {
 				t.Errorf("%s, exit code %d:\n%s", r.Verdict, r.ExitCode, text(r))
 			}
 		})
+	}
+}
+
+// TestStagingIsJudgedAgain: a record says that there was an upstream, and what was
+// promised of it; check gives what verify gave, of a right server and of a wrong one.
+func TestStagingIsJudgedAgain(t *testing.T) {
+	t.Parallel()
+	for _, rule := range []string{"", "mutual-exclusion"} {
+		for _, closed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("breaks_%s/closed_%v", rule, closed), func(t *testing.T) {
+				t.Parallel()
+				r, dir := recorded(t, Options{
+					Workloads: []string{"server-probe", "single", "moved"}, Faults: []string{NoFault}, ClosedWorld: closed, KeyPrefix: "tornwire/",
+					Upstream: behindScript(t, broken()[rule]), SecretFile: "none.txt", Start: Library(referenceLibrary()), Grace: patience(time.Second),
+				})
+				again := checked(t, dir, CheckOptions{})
+				if a, b := asJSON(t, r), asJSON(t, again); a != b {
+					t.Errorf("the reports differ:\n%s\n%s", a, b)
+				}
+				if found := len(again.Findings) > 0; found != (rule != "") || (again.ExitCode == ExitUnsafe) != (found && closed) {
+					t.Errorf("exit code %d:\n%s", again.ExitCode, text(again))
+				}
+				rec, err := OpenRecord(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p := rec.from.Policy; p.SawTable || p.Embedded || p.ClosedWorld != closed || p.Grace == nil || *p.Grace != time.Second {
+					t.Errorf("recorded is %+v", p)
+				}
+			})
+		}
 	}
 }
 
@@ -213,6 +246,19 @@ func broken() map[string][]stub.Step {
 	}
 }
 
+// behindScript is a right server behind a script, over TCP.
+func behindScript(t *testing.T, steps []stub.Step) string {
+	t.Helper()
+	_, behind := stagingServer(t, dialectCurrent, "")
+	s, err := stub.New(stub.Config{Steps: steps, Behind: func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", behind)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return servesTCP(t, s.Serve)
+}
+
 // TestWrongServers: each rule about the server is broken by a script, and is found,
 // for certain in a closed world; without a script there is nothing to find.
 func TestWrongServers(t *testing.T) {
@@ -222,15 +268,8 @@ func TestWrongServers(t *testing.T) {
 		rules = append(rules, rule)
 		t.Run("breaks_"+rule, func(t *testing.T) {
 			t.Parallel()
-			_, behind := stagingServer(t, dialectCurrent, "")
-			s, err := stub.New(stub.Config{Steps: steps, Behind: func(ctx context.Context) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, "tcp", behind)
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
 			wrongServer(t, rule, Options{
-				Workloads: []string{"server-probe"}, Faults: []string{NoFault}, Upstream: servesTCP(t, s.Serve), ClosedWorld: true, Start: Library(referenceLibrary()),
+				Workloads: []string{"server-probe"}, Faults: []string{NoFault}, Upstream: behindScript(t, steps), ClosedWorld: true, Start: Library(referenceLibrary()),
 			})
 		})
 	}
