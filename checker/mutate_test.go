@@ -184,6 +184,10 @@ func serverMutations() []mutation {
 		{"mutual-exclusion", func(t *testing.T) *script {
 			return two(t).granted(0, "k1", 5, sec).ended(0, "k1", 5).granted(0, "k1", 7, sec)
 		}, "right", drop(history.GrantEnded, ""), "safety"},
+		{"mutual-exclusion", func(t *testing.T) *script {
+			s := two(t).granted(0, "k1", 2, 60*sec)
+			return s.pass(s.req(2, "k1", 5, 30, 8)).pass(s.got(2, "k1", 8, 4))
+		}, "safety", drop(history.Received, "s2c.A.1"), ""},
 		{"token-increases", func(t *testing.T) *script {
 			return two(t).granted(1, "k1", 5, sec).ended(1, "k1", 5).granted(1, "k2", 4, sec)
 		}, "safety", last(history.Granted), ""},
