@@ -102,6 +102,9 @@ func (r *Report) settle(c *CaseResult) {
 	}
 	if some && c.Verdict != checker.Inconclusive && c.Verdict != checker.Skipped {
 		c.Verdict = left.Verdict()
+		if slices.ContainsFunc(left.Findings, func(f checker.Finding) bool { return f.Side == "server" && f.Certainty == checker.Certain }) {
+			c.Verdict = checker.Unsafe // with the embedded server it is inconclusive already
+		}
 	}
 }
 

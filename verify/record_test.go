@@ -99,6 +99,7 @@ func TestUnjudgedIsRecorded(t *testing.T) {
 	for name, o := range map[string]Options{
 		"another dialect": {Start: Library(other)},
 		"no adapter":      {Start: func() (transport, error) { return nil, &failure{reason: "there is none"} }},
+		"no upstream":     {Upstream: "127.0.0.1:1", ClosedWorld: true, Start: Library(referenceLibrary())},
 		"no case":         {Faults: []string{"truncate-fin"}, Workloads: []string{"late-reply"}, Start: Library(referenceLibrary())},
 	} {
 		o.Workloads = append(o.Workloads, "late-grant")

@@ -192,6 +192,30 @@ func TestUpstreamOptions(t *testing.T) {
 	}
 }
 
+// TestWrongServerStaysUnsafe: what is accepted of the client makes no server right.
+func TestWrongServerStaysUnsafe(t *testing.T) {
+	p := plan(t, Options{Upstream: "h:1", Cases: []string{controlCase}})
+	mine := checker.Finding{Rule: "exact-token", Severity: checker.Safety, Certainty: checker.Certain, Side: "client"}
+	its := checker.Finding{Rule: "no-early-timeout", Severity: checker.Contract, Certainty: checker.Certain, Side: "server"}
+	for _, c := range []struct {
+		accepted []Accept
+		want     checker.Verdict
+	}{
+		{nil, checker.Unsafe},
+		{[]Accept{{Rule: mine.Rule}}, checker.Unsafe},
+		{[]Accept{{Rule: its.Rule}}, checker.Unsafe},
+		{[]Accept{{Rule: mine.Rule}, {Rule: its.Rule}}, checker.Safe},
+	} {
+		for i := range c.accepted {
+			c.accepted[i].Reason, c.accepted[i].Expires = "known", time.Now().AddDate(1, 0, 0)
+		}
+		p.Baseline = &Baseline{Entries: c.accepted}
+		if got := newReport(p).add(CaseResult{Case: p.Cases[0], Verdict: checker.Unsafe, Findings: []checker.Finding{mine, its}}); got != c.want {
+			t.Errorf("%+v accepted: %s, want %s", c.accepted, got, c.want)
+		}
+	}
+}
+
 // TestFreshKeys: no two keys of a run are alike, and they have the workload's length.
 func TestFreshKeys(t *testing.T) {
 	s := newStaging(&Plan{Options: Options{KeyPrefix: "p/"}})
