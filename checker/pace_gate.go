@@ -27,7 +27,7 @@ func lateGate(j *judge) {
 			t, _, ok := f.field(fieldToken)
 			g := j.grantOf(c.key, t)
 			pause, found := j.foundIn(f)
-			if !ok || g == nil || !found || pause.to.at <= due || j.seenBefore(c.client, f, t) {
+			if !ok || g == nil || !found || pause.to.at <= due || f.end().at > due+stampSlack || j.seenBefore(c.client, f, t) {
 				continue
 			}
 			if j.open(f) && pause.to.before(c.result) && c.result.happened() {

@@ -7,30 +7,39 @@ import (
 	"tornwire/history"
 )
 
-// TestSlowedDown: a machine that is slow is no pause of the client's, and only matters
+// TestHidesPace: a machine that is slow is no pause of the client's, and only matters
 // where it makes a difference.
-func TestSlowedDown(t *testing.T) {
+func TestHidesPace(t *testing.T) {
 	for _, c := range []struct {
-		every, lasts time.Duration
-		want         bool
+		every    time.Duration
+		possible int
+		want     bool
 	}{
-		{6 * time.Millisecond, 5 * time.Millisecond, false},
-		{50 * time.Millisecond, 15 * time.Millisecond, false},
-		{50 * time.Millisecond, 16 * time.Millisecond, true},
-		{100 * time.Millisecond, 90 * time.Millisecond, true},
-		{125 * time.Millisecond, 120 * time.Millisecond, false},
-		{25 * time.Millisecond, 20 * time.Millisecond, false},
+		{6 * time.Millisecond, 59, false},
+		{25 * time.Millisecond, 59, false},
+		{35 * time.Millisecond, 60, false},
+		{35 * time.Millisecond, 59, true},
+		{100 * time.Millisecond, 59, true},
+		{110 * time.Millisecond, 60, false},
+		{125 * time.Millisecond, 9, false},
 	} {
 		var ev []history.Event
-		n := 0
 		for at := time.Second; at < 4200*time.Millisecond; at += c.every {
-			n++
-			ev = append(ev,
-				history.Event{Kind: history.SessionOpened, Session: n, At: at},
-				history.Event{Kind: history.EndSent, Side: history.ClientSide, Cause: history.CauseFault, Session: n, At: at + c.lasts})
+			ev = append(ev, history.Event{Kind: history.SessionOpened, Session: len(ev) + 1, At: at}, history.Event{Kind: history.EndSent})
 		}
-		if got := slowedDown(ev); got != c.want {
-			t.Errorf("every %s, for %s each: %v", c.every, c.lasts, got)
+		if got := hidesPace(connectRate(ev), hotRate{200, c.possible, 200}); got != c.want {
+			t.Errorf("every %s where %d are possible: %v", c.every, c.possible, got)
 		}
+	}
+	if hidesPace(connectRate(nil), hotRate{}) {
+		t.Error("a client that never came may have no pauses")
+	}
+}
+
+// TestConnectHot: what is possible is tried, and ends in time.
+func TestConnectHot(t *testing.T) {
+	r := &caseRun{ctx: t.Context(), rec: history.NewRecorder()}
+	if got := r.connectHot(250 * time.Millisecond); got[0] < 1 || got[1]+got[2] > 0 || r.over() {
+		t.Errorf("connected %v times", got)
 	}
 }
