@@ -197,7 +197,7 @@ func newReport(p *Plan) *Report {
 
 func (r *Report) client(name string) { r.Client = name }
 
-// unreachable ends a run whose adapter could not be started.
+// unreachable ends a run whose adapter or upstream cannot be reached.
 func (r *Report) unreachable(err error) {
 	r.fatally(ExitUnreachable, err.Error())
 }

@@ -147,6 +147,9 @@ func (r *runner) run(ctx context.Context) {
 func (r *runner) sanity(ctx context.Context, when string) bool {
 	res := r.runNow(ctx, Case{ID: CaseID{Dialect: r.p.Dialect, Workload: sanity.ID, Fault: NoFault}, Workload: sanity})
 	res.sane()
+	if res.Verdict == checker.Inconclusive && !res.notRun && r.upstreamGone(ctx, nil, nil, true) {
+		return false
+	}
 	r.record(when, &res)
 	r.report.sanity(when, res)
 	if res.Verdict == checker.Skipped && when == whenFirst {
@@ -340,7 +343,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 	t.read(events)
 	t.Fired = t.firedFor(r.controlOf(c.Workload)) && (refusesLater(c) == 0 || run.met.Load())
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil || r.upstreamGone(ctx, events, cause, c.ID.Fault != NoFault && !t.Fired):
 		t.err = errNotRun
 	case isFailure(cause):
 		t.err = conn.explain(cause)

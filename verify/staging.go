@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,8 +31,8 @@ const (
 type staging struct {
 	addr, secret, prefix string
 	grammar              *frames.Grammar
-	greeting             int // bytes of its line
 	first, keys          atomic.Uint64
+	greeting             atomic.Int64 // bytes of its line
 }
 
 func newStaging(p *Plan) *staging {
@@ -50,7 +51,7 @@ func (s *staging) reach(ctx context.Context) error {
 		return fmt.Errorf("the upstream %s cannot be reached: %w", s.addr, err)
 	}
 	defer w.close()
-	s.greeting = w.greeting
+	s.greeting.Store(int64(w.greeting))
 	err = w.send("R", s.fresh(singleKey), nil)
 	if err != nil {
 		return fmt.Errorf("the upstream %s cannot be reached: %w", s.addr, err)
@@ -63,6 +64,32 @@ func (s *staging) reach(ctx context.Context) error {
 		return fmt.Errorf("the upstream %s answered a release with %s %q; is it the leader, and --secret-file right?", s.addr, f.shape.Op, f.key())
 	}
 	return nil
+}
+
+// upstreamGone tells whether the server that is not ours is not there any more, or the
+// run was stopped meanwhile. It is asked where a case gives reason to: strange, what
+// ended it, or a session that did not reach the server. A server that is gone ends the
+// run.
+func (r *runner) upstreamGone(ctx context.Context, events []history.Event, cause error, strange bool) bool {
+	if r.staging == nil {
+		return false
+	}
+	strange = strange || cause != nil && !isFailure(cause) || slices.ContainsFunc(events, func(e history.Event) bool {
+		return e.Kind == history.ServerDialed && e.Detail != ""
+	})
+	if !strange {
+		return false
+	}
+	err := r.staging.reach(ctx)
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err() != nil
+	}
+	r.mu.Lock()
+	done := r.progress.Done
+	r.mu.Unlock()
+	r.report.unreachable(fmt.Errorf("the run ended after %d of %d cases: %w", done, len(r.p.Cases), err))
+	r.stop()
+	return true
 }
 
 const keyDigits = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -232,8 +259,11 @@ func (r *caseRun) replySeen(op, key string) func(history.Event) bool {
 // fits tells whether a case's offsets mean the same there: the greeting is the
 // server's own.
 func (s *staging) fits(c Case) (checker.Verdict, string) {
-	if s != nil && c.ID.Frame.Op == opGreeting && c.ID.Offset > 0 && s.greeting != c.Frame.Size {
-		return checker.Skipped, fmt.Sprintf("the upstream's greeting has %d bytes, not %d", s.greeting, c.Frame.Size)
+	if s == nil || c.ID.Frame.Op != opGreeting || c.ID.Offset == 0 {
+		return checker.Safe, ""
+	}
+	if n := int(s.greeting.Load()); n != c.Frame.Size {
+		return checker.Skipped, fmt.Sprintf("the upstream's greeting has %d bytes, not %d", n, c.Frame.Size)
 	}
 	return checker.Safe, ""
 }

@@ -223,6 +223,68 @@ func TestStagingNotReached(t *testing.T) {
 	}
 }
 
+// leaving is a server that leaves when it has accepted so many connections.
+type leaving struct {
+	net.Listener
+	after int
+	leave func()
+}
+
+func (l *leaving) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if l.after--; l.after == 0 {
+		l.leave()
+	}
+	return c, err
+}
+
+// TestStagingLost: an upstream that leaves in the course of a run ends it with the exit
+// code of one that was never there, unless the client was caught before; a record says
+// the same.
+func TestStagingLost(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		after  int // connections
+		defect string
+		code   int
+	}{{12, "", ExitUnreachable}, {40, "enters-anyway", ExitUnsafe}} {
+		t.Run(fmt.Sprint(c.after, c.defect), func(t *testing.T) {
+			t.Parallel()
+			lib := referenceLibrary()
+			if c.defect != "" {
+				lib = wrong(t, c.defect)
+			}
+			addr := servesTCP(t, func(ctx context.Context, l net.Listener) error {
+				srv, err := server.New(server.Config{})
+				if err != nil {
+					return err
+				}
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				return srv.Serve(ctx, &leaving{l, c.after, cancel})
+			})
+			ids := cuts(dialectCurrent, "single", "s2c.A.1", []int{0, 1, 2, 3, 5, 8, 10, 11, 12, 16, 20, 22, 24, 25}, "truncate-fin", "truncate-rst", "truncate-fin-client", "stall")
+			p := plan(t, Options{Cases: ids, Upstream: addr, Parallel: 4, Start: Library(lib)})
+			dir := t.TempDir() + "/record"
+			rec, err := CreateRecord(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Record = rec
+			r := Run(t.Context(), p, nil)
+			if r.ExitCode != c.code || r.Cases.NotRun == 0 || r.Interrupted {
+				t.Errorf("exit code %d, %+v:\n%s", r.ExitCode, r.Cases, text(r))
+			}
+			if want := fmt.Sprintf(" of %d cases: the upstream ", len(ids)) + addr + " cannot be reached: "; !strings.HasPrefix(r.Reason, "the run ended after ") || !strings.Contains(r.Reason, want) || strings.Contains(r.Reason, "\n") {
+				t.Errorf("%q, want … %q", r.Reason, want)
+			}
+			if again := checked(t, dir, CheckOptions{}); again.ExitCode != r.ExitCode || again.Reason != r.Reason {
+				t.Errorf("checked again: exit code %d, %q", again.ExitCode, again.Reason)
+			}
+		})
+	}
+}
+
 func TestUpstreamOptions(t *testing.T) {
 	for want, o := range map[string]Options{
 		`--upstream is "host", not HOST:PORT`:                     {Upstream: "host"},
