@@ -13,9 +13,9 @@ import (
 // received, before which the client had begun to count. So the client can have read
 // the A only after its deadline, although it had been accepted before. It is broken as
 // lateGrant is. Whether the client was what had stopped is known by its sockets and its
-// pongs; without pongs it is not judged (P11), nor without the table (P14).
+// pongs; without pongs it is not judged (P11).
 func lateGate(j *judge) {
-	if !j.policy.SawTable || j.policy.NoPong {
+	if j.policy.NoPong {
 		return
 	}
 	for _, c := range j.calls {
@@ -25,7 +25,7 @@ func lateGate(j *judge) {
 		}
 		for _, f := range j.finals(c, opAcquired) {
 			t, _, ok := f.field(fieldToken)
-			g := j.grantOf(c.key, t)
+			g := j.told(c, f, t)
 			pause, found := j.foundIn(f)
 			if !ok || g == nil || !found || pause.to.at <= due || f.end().at > due+stampSlack || j.seenBefore(c.client, f, t) {
 				continue

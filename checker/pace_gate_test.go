@@ -60,6 +60,10 @@ func TestLateGateEntered(t *testing.T) {
 		`while the client stood still from 1003.000 ms to 3000.000 ms, when the deadline of call 1 on key "k1" had passed by 2000.000 ms at the latest`)
 	s = paused(t, v0, sec, 2*sec).acquired(1, "k1", 7)
 	s.want(s.gate(), "late-gate hygiene")
+	s = paused(t, v1, sec, 2*sec).acquired(1, "k1", 7)
+	p := s.gate()
+	p.SawTable = false // P14
+	s.want(p, "late-gate contract")
 }
 
 func TestLateGateAcquittals(t *testing.T) {
@@ -73,7 +77,6 @@ func TestLateGateAcquittals(t *testing.T) {
 		})
 	}
 	entered := func() *script { return paused(t, v1, sec, 2*sec).acquired(1, "k1", 7) }
-	fine("no table", entered(), func(p *Policy) { p.SawTable = false })
 	fine("no pong", entered(), func(p *Policy) { p.NoPong = true })
 	fine("another token", paused(t, v1, sec, 2*sec).acquired(1, "k1", 8), func(p *Policy) { p.Only = map[string]bool{"late-grant": true} })
 

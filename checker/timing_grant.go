@@ -12,15 +12,12 @@ import (
 // the first byte of its A was received, so an A whose last byte began to be written
 // more than the whole wait after that was past the deadline for certain (P9); by how
 // much a living client's timer may be late (P11) is given to it on top. It is
-// broken by an entry on that grant while the table shows it live; an entry on one
+// broken by an entry on that grant while it was live for certain (told); an entry on one
 // whose lease had ended is for entry-after-lease, and for this rule only where the
 // lease is not shorter than the wait and the client is official. And it is broken
-// by a grant that was provably read (P3) and not released (P10). Not judged without
-// the table (P14).
+// by a grant that was provably read (P3) and not released (P10), of which only the table
+// tells when its lease had ended (P14).
 func lateGrant(j *judge) {
-	if !j.policy.SawTable {
-		return
-	}
 	for _, c := range j.calls {
 		due, ok := j.surelyOver(c)
 		if !ok {
@@ -28,7 +25,7 @@ func lateGrant(j *judge) {
 		}
 		for _, f := range j.finals(c, opAcquired) {
 			t, _, ok := f.field(fieldToken)
-			g := j.grantOf(c.key, t)
+			g := j.told(c, f, t)
 			if !ok || f.end().at <= due+stampSlack || g == nil || j.seenBefore(c.client, f, t) {
 				continue
 			}
@@ -40,6 +37,33 @@ func lateGrant(j *judge) {
 			j.lateUnreleased(c, f, g, how)
 		}
 	}
+}
+
+// told is the grant that f tells c of, nil if nothing is certain of it. Without the
+// table (P14) that is a grant which the server sent (U), and it was made after the first
+// byte of its request was forwarded (F), because no server knows of it before. It is
+// live until a lease after that at least, if no R that names it was forwarded.
+func (v *view) told(c *call, f *wireFrame, token uint64) *grant {
+	if v.policy.SawTable {
+		return v.grantOf(c.key, token)
+	}
+	s := v.byID[f.session]
+	sent := func(u *wireFrame) bool {
+		t, _, ok := u.field(fieldToken)
+		return u.ref == f.ref && u.isOp(opAcquired) && u.whole && ok && t == token && keyFits(u, c.key)
+	}
+	i := slices.IndexFunc(s.forwarded(), func(q *wireFrame) bool {
+		return slices.ContainsFunc(c.attempts, func(a *attempt) bool { return a.session == f.session && a.ref == q.ref && v.sole(a) == c })
+	})
+	if i < 0 || !slices.ContainsFunc(s.replies(), sent) {
+		return nil
+	}
+	g := &grant{moment: s.forwarded()[i].first(), key: c.key, token: token, lease: c.lease, session: s, call: c}
+	released := func(r *wireFrame) bool { return v.names(r, g) && r.first().before(f.end()) }
+	if f.end().at >= g.at+g.lease || slices.ContainsFunc(v.sessions, func(s *session) bool { return slices.ContainsFunc(s.forwarded(), released) }) {
+		g.end = g.moment
+	}
+	return g
 }
 
 // surelyOver is a time at which the deadline of c has passed for certain: its wait

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tornwire/frames"
 	"tornwire/history"
 )
 
@@ -92,12 +93,6 @@ func TestLateGrantAcquittals(t *testing.T) {
 		s.ev = slices.Insert(s.ev, len(s.ev)-3, history.Event{Seq: s.ev[len(s.ev)-4].Seq, At: 2 * sec, Kind: history.EndSeen, Session: 1, Side: history.ClientSide, How: "rst"})
 		wantChecked(t, s.want(s.timed()), "late-grant", false)
 	})
-	t.Run("no table", func(t *testing.T) { // P14
-		s := late(t).acquired(1, "k1", 7)
-		p := s.timed()
-		p.SawTable = false
-		wantChecked(t, s.want(p), "late-grant", false)
-	})
 	t.Run("no such grant", func(t *testing.T) {
 		s := late(t).acquired(1, "k1", 7)
 		s.ev = slices.DeleteFunc(s.ev, func(e history.Event) bool { return e.Kind == history.Granted })
@@ -145,6 +140,32 @@ func TestLateGrantAcquittals(t *testing.T) {
 			s.want(p)
 		}
 	})
+}
+
+// Without the table (P14) the grant lives for a lease after its request was forwarded.
+func TestLateGrantUnseen(t *testing.T) {
+	unseen := func(s *script, want ...string) Result {
+		t.Helper()
+		p := s.timed()
+		p.SawTable = false
+		return s.want(p, want...)
+	}
+	for _, d := range []string{v1, v0} {
+		severity := map[string]string{v1: "contract", v0: "hygiene"}[d]
+		unseen(belated(t, d, sec, 30*sec, 2500*msec).acquired(1, "k1", 7), "late-grant "+severity)
+		unseen(belated(t, d, sec, 3*sec, 2999*msec).acquired(1, "k1", 7), "late-grant "+severity)
+		unseen(belated(t, d, sec, 3*sec, 3001*msec).acquired(1, "k1", 7))
+		s := belated(t, d, sec, 30*sec, 2500*msec)
+		s.ev = slices.DeleteFunc(s.ev, func(e history.Event) bool { // no server sent it
+			return e.Kind == history.Received && e.Frame != nil && e.Frame.Op == "A" && e.Dir == frames.ServerToClient
+		})
+		wantChecked(t, unseen(s.acquired(1, "k1", 7)), "late-grant", false)
+		s = newScript(t, d) // another released it
+		s.open(1, "c1").open(2, "c2").ask(1, "c1", "k1", sec, 30*sec).pass(s.req(1, "k1", 1, 30, 77))
+		a := s.got(1, "k1", 77, 7)
+		s.recv(a, 0, len(a.b)).pass(s.rel(2, "k1", 7)).wait(3*sec).write(a, 0, len(a.b)).acquired(1, "k1", 7)
+		unseen(s)
+	}
 }
 
 // ignored plays a late A on session 1 that the client did not tell, with a call of
