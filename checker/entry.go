@@ -145,16 +145,21 @@ func torn(f *wireFrame) bool {
 // indeterminateStays stands on P1: one byte received proves a possible send, and
 // nothing disproves it. The call must be the only one that can have sent the
 // attempt; any complete A, T or B that could be for it, however late, acquits.
-// Indeterminate and error are always right (P15), and a call of which no byte
-// came is not judged at all.
+// What answers another attempt of the call on another session is none for this one
+// (see unanswered). Indeterminate and error are always right (P15), and a call of
+// which no byte came is not judged at all.
 func indeterminateStays(j *judge) {
 	for _, c := range j.calls {
 		sure := slices.IndexFunc(c.attempts, func(a *attempt) bool { return a.only() == c })
 		if !c.result.happened() || sure < 0 || j.blind(c.client, never) {
 			continue
 		}
-		if len(wholeBefore(j.finals(c, opAcquired, opTimeout, opBusy), never)) > 0 {
-			continue
+		a, other := c.attempts[sure], ""
+		if finals := wholeBefore(j.finals(c, opAcquired, opTimeout, opBusy), never); len(finals) > 0 {
+			if a = j.unanswered(c); a == nil {
+				continue
+			}
+			other = fmt.Sprintf(" (%s on session %d answers another attempt)", finals[0].ref, finals[0].session)
 		}
 		severity := Contract
 		switch c.outcome {
@@ -169,11 +174,50 @@ func indeterminateStays(j *judge) {
 		case history.OutcomeAcquired:
 			severity = Safety
 		}
-		a := c.attempts[sure]
 		s := scene{call: c, frame: a.wireFrame, offset: len(a.data), at: c.result.ord}
-		j.find(severity, Certain, fmt.Sprintf("%s although %d bytes of %s had been received from the client and no complete A, T or B for it was ever delivered",
-			told(c), len(a.data), a.ref), j.evidence(s))
+		j.find(severity, Certain, fmt.Sprintf("%s although %d bytes of %s had been received from the client and no complete A, T or B for it was ever delivered%s%s",
+			told(c), len(a.data), a.ref, other, j.committed(c, a)), j.evidence(s))
 	}
+}
+
+// unanswered finds, for a call that ended with a definite word other than acquired, an
+// attempt without an answer, where another attempt of it had one: an answer comes on
+// the session of its request. The call must be the only one of the client with its key
+// and lease, so that every attempt is its own (P2).
+func (v *view) unanswered(c *call) *attempt {
+	if c.outcome == history.OutcomeAcquired || slices.ContainsFunc(v.calls, func(d *call) bool {
+		return d != c && d.client == c.client && d.key == c.key && d.lease == c.lease
+	}) {
+		return nil
+	}
+	for _, a := range c.attempts {
+		answered := slices.ContainsFunc(v.byID[a.session].delivered(), func(f *wireFrame) bool {
+			return f.unknown || f.whole && answersAcquire(f) && v.answers(f, a, c)
+		})
+		if _, whole := a.tail(); whole && a.only() == c && !answered && a.first().before(c.result) {
+			return a
+		}
+	}
+	return nil
+}
+
+// committed tells of the grant that the server had made for an attempt before its call
+// ended with another word than acquired.
+func (v *view) committed(c *call, a *attempt) string {
+	for _, g := range v.grants {
+		if c.outcome == history.OutcomeAcquired || g.call != c || g.session == nil || g.session.id != a.session || !g.before(c.result) {
+			continue
+		}
+		until := "which still held the key at the end"
+		switch {
+		case g.end.before(c.result):
+			until = fmt.Sprintf("which %s at %s", g.how, ms(g.end.at))
+		case g.end.happened():
+			until = fmt.Sprintf("which held the key until %s", ms(g.end.at))
+		}
+		return fmt.Sprintf("; the server had granted it token %d at %s, %s", g.token, ms(g.at), until)
+	}
+	return ""
 }
 
 // declared tells whether the adapter can say a word (P15).

@@ -247,6 +247,37 @@ func TestIndeterminateStays(t *testing.T) {
 	})
 }
 
+// The T is for the second attempt: nobody knows what became of the first, to which the
+// server had granted the key.
+func TestIndeterminateStaysTwoAttempts(t *testing.T) {
+	play := func(outcome string, answered, twice bool) *script {
+		s := newScript(t, v0)
+		s.open(1, "c1").open(2, "c1").ask(1, "c1", "k1", sec, 30*sec)
+		if twice {
+			s.ask(2, "c1", "k1", sec, 30*sec)
+		}
+		s.pass(s.req(1, "k1", 1, 30, 0)).granted(1, "k1", 7, 30*sec)
+		a := s.got(1, "k1", 0, 7)
+		n := len(a.b) - 1
+		if answered {
+			n++
+		}
+		s.cut(a, n).sent(1, "fin")
+		return s.pass(s.req(2, "k1", 1, 30, 0)).wait(sec).pass(s.answer(2, "T", "k1", 0)).told(1, outcome)
+	}
+	r := play("timeout", false, false).want(Policy{Dialect: v0, SawTable: true}, "indeterminate-stays contract", "one-attempt contract")
+	for _, f := range r.Findings {
+		if want := "of c2s.A.1 had been received from the client and no complete A, T or B for it was ever delivered " +
+			"(s2c.T.1 on session 2 answers another attempt); the server had granted it token 7"; f.Rule == "indeterminate-stays" && !strings.Contains(f.Message, want) {
+			t.Error(f.Message)
+		}
+	}
+	p := Policy{Dialect: v0, SawTable: true, Only: map[string]bool{"indeterminate-stays": true}}
+	play("error", false, false).want(p)
+	play("timeout", true, false).want(p)
+	play("timeout", false, true).want(p) // the second may be another call's
+}
+
 func TestIndeterminateStaysAcquittals(t *testing.T) {
 	t.Run("final response", func(t *testing.T) {
 		for _, op := range []string{"T", "B"} {

@@ -17,8 +17,9 @@ const stampSlack = 200 * time.Millisecond
 // releaseOwn stands on S: the table says which session's R ended a grant, and the
 // proxy whose session that is. The R must have been received from the client as it
 // was executed (W), so that what we altered or repeated accuses nobody, and a
-// first R that came within its own lease acquits however long it was held back:
-// the client could not know. Not judged without the table (P14).
+// first R that came within its own lease acquits however long it was held back, and
+// though somebody else's R had ended the own grant before: the client could not know.
+// Not judged without the table (P14).
 func releaseOwn(j *judge) {
 	if !j.policy.SawTable {
 		return
@@ -186,10 +187,14 @@ func (v *view) guilt(client string, g *grant, r *wireFrame) int {
 		if v.repeated(client, own, r) {
 			continue
 		}
+		over := own.end.at
+		if own.how == history.Released { // not by the client, or it would have repeated its R
+			over = own.at + own.lease
+		}
 		switch {
-		case !own.end.before(r.first()):
+		case !own.end.before(r.first()), own.how == history.Released && r.first().at <= over:
 			return innocent
-		case r.first().at < own.end.at+stampSlack && !v.askedAfter(own):
+		case r.first().at < over+stampSlack && !v.askedAfter(own):
 			worst = unclear
 		}
 	}
@@ -199,12 +204,19 @@ func (v *view) guilt(client string, g *grant, r *wireFrame) int {
 // repeated tells whether the client had sent an R for the key since own was
 // granted, before r.
 func (v *view) repeated(client string, own *grant, r *wireFrame) bool {
+	return v.predecessor(client, own, r) != nil
+}
+
+// predecessor is the last R for the key that the client had sent since own was granted,
+// before r; nil if there is none.
+func (v *view) predecessor(client string, own *grant, r *wireFrame) *wireFrame {
+	var last *wireFrame
 	for _, o := range v.releasesOf(client) {
 		if o != r && own.ord < o.first().ord && o.first().ord < r.first().ord && keyFits(o, own.key) {
-			return true
+			last = o
 		}
 	}
-	return false
+	return last
 }
 
 // askedAfter tells whether the release of the grant's call was asked for only
@@ -232,6 +244,9 @@ func (j *judge) releasedAnothers(client string, g *grant, r *wireFrame, c Certai
 		if own.end.before(r.first()) {
 			fmt.Fprintf(b, ", %s %s before", own.how, ms(since(own.end, r.first())))
 		}
+		if o := j.predecessor(client, own, r); o != nil && !j.tokens {
+			fmt.Fprintf(b, "; a repetition, since %d bytes of %s on session %d had been received", o.crossed(r.first().ord), o.ref, o.session)
+		}
 		b.WriteString(") ")
 	}
 	fmt.Fprintf(b, "ended token %d, which %s held", g.token, g.holder())
@@ -239,12 +254,16 @@ func (j *judge) releasedAnothers(client string, g *grant, r *wireFrame, c Certai
 	if g.call != nil {
 		others = append(others, g.call)
 	}
-	if x, y, for_ := j.together(g, key); x != nil {
+	x, y, for_ := j.together(g, key)
+	switch {
+	case x != nil:
 		fmt.Fprintf(b, "; calls %d (token %d) and %d (token %d) were then both inside", x.id, x.token, y.id, y.token)
 		if for_ >= time.Millisecond {
 			b.WriteString(" for " + ms(for_))
 		}
 		others = append(others, x, y)
+	case g.call != nil && g.call.entered.before(g.end) && !g.call.left.before(g.end):
+		fmt.Fprintf(b, "; call %d was inside, and had no lock any more", g.call.id)
 	}
 	e := j.evidence(scene{call: from, frame: r, offset: len(r.data), at: g.end.ord, others: others, key: key})
 	j.find(Safety, c, b.String(), e)

@@ -114,7 +114,7 @@ func clientRules() []implemented {
 			"indeterminate-stays", sideClient, Safety,
 			"After a possible send without a final response the outcome is indeterminate or a plain error; acquired is a safety finding, any other definite word one against the contract.",
 			"spec/ticketing.md §3.1",
-			"At least one byte of the call's A was received and no complete A, T or B for it ever began to be written to the client.",
+			"At least one byte of the call's A was received and no complete A, T or B for it ever began to be written to the client; an answer to another attempt, on another session, is none.",
 			"The request and its reply are cut at each byte, with FIN, RST and silence.",
 		}, indeterminateStays},
 		{Rule{

@@ -143,9 +143,17 @@ func (j *judge) fatal(framing bool) {
 			subject = fmt.Sprintf("the release of call %d on key %q was told %s", c.id, c.key, plainWord(meant(h)))
 		}
 		j.find(severity, Certain, fmt.Sprintf("%s by %s on session %d, behind a frame there that is %s",
-			subject, h.ref, s.id, b.what),
+			subject, shown(h), s.id, b.what),
 			j.evidence(scene{call: c, frame: b.frame, offset: len(b.frame.data), at: at.ord}))
 	}
+}
+
+// shown names a frame; one that we made has no number.
+func shown(f *wireFrame) string {
+	if f.ref.Nth == 0 && f.shape != nil {
+		return "an injected " + f.shape.Op
+	}
+	return f.ref.String()
 }
 
 // readOn finds the gravest effect of what follows a breach: a grant before all others.

@@ -106,9 +106,32 @@ func TestReleaseOwnRepeated(t *testing.T) {
 	s := newScript(t, v0)
 	s.open(1, "c1").open(2, "c2").ask(1, "c1", "k1", 5*sec, 30*sec)
 	s.pass(s.req(1, "k1", 5, 30, 0)).granted(1, "k1", 7, 30*sec).pass(s.got(1, "k1", 0, 7)).acquired(1, "k1", 7)
-	s.ask2release(1).pass(s.rel(1, "k1", 0)).ended(1, "k1", 7).granted(2, "k1", 9, 30*sec)
+	s.ask(2, "c2", "k1", 5*sec, 30*sec).pass(s.req(2, "k1", 5, 30, 0))
+	s.leave(1, "k1", 7).ask2release(1).pass(s.rel(1, "k1", 0)).ended(1, "k1", 7).granted(2, "k1", 9, 30*sec).pass(s.got(2, "k1", 0, 9)).acquired(2, "k1", 9)
 	s.open(3, "c1").pass(s.rel(3, "k1", 0)).ended(3, "k1", 9)
-	s.want(s.policy(), "release-own safety")
+	f := s.want(s.policy(), "release-own safety").Findings[0]
+	for _, part := range []string{"a repetition, since 4 bytes of c2s.R.1 on session 1 had been received", "call 2 was inside, and had no lock any more"} {
+		if !strings.Contains(f.Message, part) {
+			t.Errorf("message %q lacks %q", f.Message, part)
+		}
+	}
+}
+
+// A client whose grant somebody else's R has ended cannot know that: its one R, within
+// its lease, accuses it of nothing.
+func TestReleaseOwnRobbed(t *testing.T) {
+	for _, kept := range []time.Duration{0, 31 * sec} {
+		s := overtaken(t, v0)
+		s.leave(1, "k1", 7).ask2release(1).pass(s.rel(1, "k1", 0)).ended(1, "k1", 9)
+		s.open(3, "c3").ask(3, "c3", "k1", 5*sec, 60*sec).pass(s.req(3, "k1", 5, 60, 0)).granted(3, "k1", 11, 60*sec)
+		s.pass(s.got(3, "k1", 0, 11)).acquired(3, "k1", 11).wait(kept)
+		s.ask2release(2).pass(s.rel(2, "k1", 0)).ended(2, "k1", 11)
+		want := []string{"release-own safety"}
+		if kept > 0 { // over its own lease it is not right either
+			want = append(want, want[0])
+		}
+		s.want(s.policy(), want...)
+	}
 }
 
 // Both R come before the answer to either: the first has ended the own grant, so
