@@ -34,6 +34,10 @@ func TestUnsafeShowsTheApplication(t *testing.T) {
 			[]string{"call 2 of client c2 (token 2) and call 3 of client c3 (token 3) were both inside from ", "a resource that checks tokens refuses token 2"},
 		},
 		{
+			"release-by-key", "ticketing-v0/release-repeated/s2c.R.1@0:truncate-fin", "release-own",
+			[]string{"call 2 of client c2 (token 2) and call 3 of client c3 (token 3) were both inside from ", "a resource that checks tokens refuses token 2"},
+		},
+		{
 			"release-twice", "ticketing-v0/contended/none", "release-own",
 			[]string{"call 2 of client c2 (token 2) entered at ", "its grant had been released at "},
 		},

@@ -12,7 +12,7 @@ import (
 )
 
 // sessionWorkloads are those about which sessions a client keeps.
-var sessionWorkloads = []*Workload{cancelled, twoSessions, silentServer, releaseLost, heldPastLease}
+var sessionWorkloads = []*Workload{cancelled, twoSessions, silentServer, releaseLost, releaseRepeated, heldPastLease}
 
 const (
 	dropKey  = "drop-1"
@@ -251,6 +251,52 @@ var releaseLost = &Workload{
 		defer r.close("c1")
 		r.use(r.acquire("c1", lostKey, second, 30*second))
 		r.use(r.acquire("c1", lostNew, second, 5*second))
+	},
+}
+
+const repeatedKey = "repeated-1"
+
+// releaseRepeated cuts the connection in the answer to a release by key, when somebody
+// else has been granted the key.
+var releaseRepeated = &Workload{
+	ID: "release-repeated",
+	Sentence: "a first client enters, and a second waits for its key; the first leaves and releases, and the connection is cut in the answer; " +
+		"the second enters; when the first's release is over, a third asks while the second is inside",
+	Dialects: []string{dialectV0},
+	Only: func(t *faults.Type, x Expected) bool {
+		return (t.ID == "truncate-fin" || t.ID == "truncate-rst") &&
+			x.Frame.Dir == frames.ServerToClient && x.Frame.Op == "R" && x.Frame.Nth == 1
+	},
+	Exchange: func(g *frames.Grammar) []Expected {
+		return newExchange(g).session(1).c2s("A", repeatedKey).s2c("A", repeatedKey).
+			session(2).c2s("A", repeatedKey).c2s("R", repeatedKey).s2c("R", repeatedKey).s2c("A", repeatedKey).
+			session(3).c2s("A", repeatedKey).c2s("R", repeatedKey).s2c("R", repeatedKey).list
+	},
+	Run: func(r *caseRun) {
+		first := r.openAcquire("c1", repeatedKey, second, 30*second)
+		if first.settle() {
+			first.enter()
+		}
+		next := r.openAcquire("c2", repeatedKey, 4*second, 30*second)
+		r.queuedOr(next)
+		first.leave()
+		released := first.startRelease()
+		if next.settle() {
+			next.enter()
+		}
+		released()
+		third := r.openAcquire("c3", repeatedKey, 1500*time.Millisecond, 30*second)
+		if third.settle() {
+			third.enter()
+			r.pause(watchAfter)
+		}
+		for _, c := range []*call{next, third} {
+			c.leave()
+			c.release()
+		}
+		for _, c := range []string{"c1", "c2", "c3"} {
+			r.close(c)
+		}
 	},
 }
 

@@ -157,6 +157,7 @@ var fullQueue = &Workload{
 			return
 		}
 		r.use(r.acquire("c1", fullKey, 2*second, 5*second))
+		r.ready("c1")
 		r.use(r.acquire("c1", freeKey2, second, 5*second))
 		r.close("c1")
 	},
@@ -252,5 +253,35 @@ func toldTwice(calls []*call) func(history.Event) bool {
 			results++
 		}
 		return results >= 2
+	}
+}
+
+// readyLimit is how long a client that has lost its connections is given to connect
+// again; the pauses between its tries should be shorter.
+const readyLimit = 2 * time.Second
+
+// ready waits, if a client connects by itself, until it has as many connections as it
+// began with: which of them its next call finds would else be left to chance.
+func (r *caseRun) ready(client string) { r.until(readyLimit, connected(client)) }
+
+// connected returns a condition for until: a client has sent its preface on as many
+// sessions, still there, as it had opened before it was asked for anything.
+func connected(client string) func(history.Event) bool {
+	mine, up, first, asked := map[int]bool{}, map[int]bool{}, 0, false
+	return func(e history.Event) bool {
+		switch {
+		case e.Kind == history.CallAsked && e.Client == client:
+			asked = true
+		case e.Kind == history.SessionOpened && e.Client == client:
+			mine[e.Session] = true
+			if !asked {
+				first++
+			}
+		case e.Kind == history.Received && mine[e.Session] && e.Dir == frames.ClientToServer && e.Frame.Op == opAuth && e.Last:
+			up[e.Session] = true
+		case e.Kind == history.EndSeen, e.Kind == history.EndSent && e.Side == history.ClientSide:
+			delete(up, e.Session)
+		}
+		return len(up) >= first
 	}
 }
