@@ -63,7 +63,7 @@ func (j *judge) headerOfReply(c *call, f *wireFrame) {
 			j.find(Safety, Certain, fmt.Sprintf("%s although token %d was delivered in %s", told(c), t, where), j.evidence(s))
 		}
 	case c.outcome == history.OutcomeIndeterminate || c.outcome == history.OutcomeError:
-		if j.closedOn(c, f) {
+		if f.cells[in].when.before(c.result) && j.closedOn(c, f) {
 			s.at = j.byID[f.session].closed.ord
 			j.find(Contract, Certain, fmt.Sprintf("%s and its session %d was closed on %s, although nothing was torn",
 				told(c), f.session, where), j.evidence(s))
@@ -204,7 +204,7 @@ func (j *judge) headerOfRelease(c *call) {
 	}
 	f := answers[0]
 	in, ok := f.innerNewline()
-	if !ok {
+	if !ok || j.saidForElse(c, f, in, got) {
 		return
 	}
 	j.checked()
@@ -222,6 +222,27 @@ func (j *judge) headerOfRelease(c *call) {
 		j.find(Contract, Certain, fmt.Sprintf("the release of call %d on key %q ended %s and session %d was closed on %s, although nothing was torn",
 			c.id, c.key, got.outcome, f.session, where), j.evidence(sc))
 	}
+}
+
+// saidForElse tells whether the result of a release has another reason than what
+// became of its answer f: it came before the inner newline, or it is the word of a
+// client that has none for the answer (P15), or that repeated its R and cannot know
+// what an N says of the first (spec/ticketing.md §3.16).
+func (v *view) saidForElse(c *call, f *wireFrame, in int, got releaseResult) bool {
+	vague := got.outcome == history.OutcomeIndeterminate || got.outcome == history.OutcomeError
+	switch {
+	case !vague:
+		return false
+	case got.before(f.cells[in].when), got.outcome == history.OutcomeError && !v.declared(meant(f)):
+		return true
+	}
+	sent := 0
+	for _, r := range v.releasesOf(c.client) {
+		if t, _, ok := r.field(fieldToken); (!ok || t == c.token) && r.first().before(f.end()) {
+			sent++
+		}
+	}
+	return f.isOp(opNotHeld) && sent > 1
 }
 
 func (v *view) closedOnAnswer(c *call, f *wireFrame) bool {

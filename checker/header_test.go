@@ -84,6 +84,7 @@ func TestHeaderByCountAcquittals(t *testing.T) {
 			s.pass(a).add(history.Event{Kind: history.CloseAsked, Client: "c1"}).seen(1, "fin")
 		},
 		"deadline":     func(s *script, a msg) { s.pass(a).wait(5*sec).seen(1, "fin") },
+		"told before":  func(s *script, a msg) { s.told(1, indet).pass(a).seen(1, "fin") },
 		"earlier":      func(s *script, a msg) { s.seen(1, "fin").pass(a) },
 		"moved":        func(s *script, a msg) { s.pass(a).pass(s.line(1, s2c, "M", "x")).seen(1, "fin") },
 		"next is torn": func(s *script, a msg) { s.pass(a).cut(s.line(1, s2c, "L", "x"), 2).seen(1, "fin") },
@@ -124,5 +125,43 @@ func TestHeaderByCountOfRelease(t *testing.T) {
 	s = play(nls, "released")
 	s.want(s.policy())
 	s = play(7, indet)
+	s.want(s.policy())
+}
+
+// A client closes when it likes. What it tells of a release may have another reason
+// than the answer.
+func TestHeaderByCountOfReleaseAcquittals(t *testing.T) {
+	play := func(outcome string, answer func(s *script)) *script {
+		s, a := single(t, v1, nls)
+		s.pass(a).acquired(1, "k1", nls)
+		answer(s)
+		return s.seen(2, "fin").released(1, outcome)
+	}
+	again := func(s *script) {
+		s.leave(1, "k1", nls).ask2release(1).pass(s.rel(1, "k1", nls)).ended(1, "k1", nls).seen(1, "rst")
+		s.open(2, "c1").pass(s.rel(2, "k1", nls)).pass(s.answer(2, "N", "k1", nls))
+	}
+	once := func(s *script) {
+		s.wait(30*sec).ended(0, "k1", nls).leave(1, "k1", nls).ask2release(1).open(2, "c1").pass(s.rel(2, "k1", nls)).pass(s.answer(2, "N", "k1", nls))
+	}
+	for _, outcome := range []string{indet, "error"} {
+		s := play(outcome, again)
+		wantChecked(t, s.want(s.policy()), "header-by-count", true) // by the A
+		s = play(outcome, once)
+		s.want(s.policy(), "header-by-count contract")
+	}
+	few := play("error", once)
+	p := few.policy()
+	p.Outcomes = []string{acq, "released", "error"}
+	few.want(p)
+	p.Outcomes = append(p.Outcomes, "not_held")
+	few.want(p, "header-by-count contract")
+	few = play(indet, once)
+	p.Outcomes = []string{acq, "released", "error", indet}
+	few.want(p, "header-by-count contract")
+
+	s, a := single(t, v1, nls)
+	s.pass(a).acquired(1, "k1", nls).leave(1, "k1", nls).ask2release(1).released(1, indet)
+	s.pass(s.rel(1, "k1", nls)).ended(1, "k1", nls).pass(s.answer(1, "R", "k1", nls)).seen(1, "fin")
 	s.want(s.policy())
 }
