@@ -76,6 +76,7 @@ func (c *client) Acquire(parent context.Context, key string, wait, lease time.Du
 	defer cancel()
 	for {
 		if r, over := c.try(base, k); over {
+			sleep(c.root, time.Now().Add(c.defect.tellsAfter()))
 			return r
 		}
 	}
@@ -213,7 +214,7 @@ func (c *client) answer(base context.Context, s *session, k *call, a answer) (ad
 }
 
 func (c *client) result(k *call, outcome, raw string) adapter.Result {
-	return adapter.Result{Outcome: outcome, Raw: raw, Owner: k.owner, HasOwner: c.hasOwner}
+	return adapter.Result{Outcome: c.defect.word(outcome), Raw: raw, Owner: k.owner, HasOwner: c.hasOwner}
 }
 
 func (c *client) entered(s *session, k *call, token uint64) adapter.Result {

@@ -22,6 +22,7 @@ func (s *session) connect(ctx context.Context) {
 		return
 	}
 	s.greet(ctx)
+	s.keepAlive()
 }
 
 func (s *session) dial(ctx context.Context) (end, bool) {

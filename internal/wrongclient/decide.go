@@ -131,8 +131,11 @@ func (d defect) nextOwner(old uint64) uint64 {
 
 // zeroBudget is the time that an immediate attempt has.
 func (d defect) zeroBudget() time.Duration {
-	if d == zeroForever {
+	switch d {
+	case zeroForever:
 		return forever
+	case oddShortZero:
+		return shortZero
 	}
 	return zeroLimit
 }
@@ -266,7 +269,7 @@ func (d defect) doublesRelease() bool { return d == releaseTwice }
 func (d defect) repeatsRelease() bool { return d == oddRepeatRelease }
 
 // sessionPerCall tells whether every call has a fresh session to itself.
-func (d defect) sessionPerCall() bool { return d == oddSessionPerCall }
+func (d defect) sessionPerCall() bool { return d == oddSessionPerCall || d == oddFewWords }
 
 // ignoresHints tells whether M and L name no leader.
 func (d defect) ignoresHints() bool { return d == oddIgnoresHints }

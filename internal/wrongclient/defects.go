@@ -74,7 +74,7 @@ func Odd() []string {
 	for _, o := range slices.Concat([]defect{
 		oddGrace, oddRST, oddRepeatRelease, oddSessionPerCall,
 		oddTimeoutWhenUnsent, oddIgnoresHints, oddClosesOnTimeout, oddReleaseElsewhere,
-	}, strayOdd, sessionOdd, clusterOdd, paceOdd) {
+	}, strayOdd, sessionOdd, clusterOdd, paceOdd, wordsOdd) {
 		names = append(names, string(o))
 	}
 	return names

@@ -63,6 +63,7 @@ func (l *library) Info() adapter.Info {
 		Client:   l.defect.String(),
 		Dialects: []string{dialectCurrent, dialectV0},
 		Features: []string{"cancel", "close", "owner"},
+		Outcomes: l.defect.words(),
 	}
 }
 

@@ -1,8 +1,10 @@
 package wrongclient
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"syscall"
 	"testing"
@@ -22,7 +24,7 @@ func TestOddWithoutFault(t *testing.T) {
 		for _, dialect := range bothDialects {
 			play(t, dialect, d, time.Second, 5*time.Second, nil, func(p *peer, _ adapter.Client, r adapter.Result, took time.Duration) {
 				rel := r.Ticket.Release(p.t.Context())
-				if r.Outcome != acquired || r.Token != 7 || took != 2*defect(d).readsAfter() || rel.Outcome != released || len(p.requests("A")) != 1 {
+				if r.Outcome != acquired || r.Token != 7 || took != 2*defect(d).readsAfter()+defect(d).tellsAfter() || rel.Outcome != released || len(p.requests("A")) != 1 {
 					t.Errorf("%s %s: %+v, then %+v", dialect, d, r, rel)
 				}
 			})
@@ -50,7 +52,7 @@ func TestOddTorn(t *testing.T) {
 
 func oddTorn(t *testing.T, dialect, d string, at cut, granted bool) {
 	play(t, dialect, d, 2*time.Second, 30*time.Second, func(p *peer) { p.cut = &at }, func(p *peer, _ adapter.Client, r adapter.Result, took time.Duration) {
-		want := indeterminate
+		want := defect(d).word(indeterminate)
 		if granted {
 			want = acquired
 		}
@@ -250,4 +252,80 @@ func TestOddReleaseElsewhere(t *testing.T) {
 			t.Errorf("%+v, %+v", r, rs)
 		}
 	})
+}
+
+// A word that is missing is told as error, on a session of its own.
+func TestOddFewWords(t *testing.T) {
+	for d, want := range map[string][2]string{"": {timeout, notHeld}, "odd-few-words": {failed, failed}} {
+		lib, err := Library(d)
+		if err != nil || (lib.Info().Outcomes == nil) != (d == "") {
+			t.Errorf("%q: %+v, %v", d, lib.Info(), err)
+		}
+		play(t, dialectCurrent, d, time.Second, 5*time.Second, onAcquire(func(k *link, r request) { k.reply("T", r.key(), owner(r)) }),
+			func(p *peer, _ adapter.Client, r adapter.Result, _ time.Duration) {
+				if r.Outcome != want[0] || p.endedAt(1).IsZero() != (d == "") {
+					t.Errorf("%q: %+v", d, r)
+				}
+			})
+		play(t, dialectCurrent, d, time.Second, 5*time.Second, onAcquire(func(k *link, r request) {
+			f := owner(r)
+			f["token"] = 77 // of a lock that its table does not have
+			k.reply("A", r.key(), f)
+		}), func(p *peer, _ adapter.Client, r adapter.Result, _ time.Duration) {
+			if rel := r.Ticket.Release(p.t.Context()); rel.Outcome != want[1] {
+				t.Errorf("%q: %+v", d, rel)
+			}
+		})
+	}
+}
+
+// An immediate attempt may have less than 5 s.
+func TestOddShortZero(t *testing.T) {
+	for d, want := range map[string]time.Duration{"": zeroLimit, "odd-short-zero": 2 * time.Second} {
+		play(t, dialectCurrent, d, 0, 5*time.Second, onAcquire(func(*link, request) {}), func(_ *peer, _ adapter.Client, r adapter.Result, took time.Duration) {
+			if r.Outcome != indeterminate || took != want {
+				t.Errorf("%q: %+v after %v", d, r, took)
+			}
+		})
+	}
+}
+
+// How a client writes, and whether it sends lone newlines, is its own affair.
+func TestOddBytes(t *testing.T) {
+	for d, want := range map[string][2]int{"": {2, 0}, "odd-byte-by-byte": {44 + 12 + len(testKey), 0}, "odd-keep-alives": {2 + 9, 9}} {
+		writes, newlines := 0, 0
+		count := func(b []byte) {
+			writes++
+			if string(b) == "\n" && d == "odd-keep-alives" {
+				newlines++
+			}
+		}
+		stage(t, dialectCurrent, d, func(p *peer, c adapter.Client) {
+			cl := c.(*client)
+			dial := cl.dialer
+			cl.dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				return counted{conn, count}, err
+			}
+			e := <-p.begin(c, testKey, 5*time.Second)
+			time.Sleep(950 * time.Millisecond)
+			if e.Outcome != acquired || !p.endedAt(1).IsZero() {
+				t.Errorf("%q: %+v", d, e)
+			}
+		}, nil)
+		if writes != want[0] || newlines != want[1] {
+			t.Errorf("%q: %d writes, %d of them lone newlines, want %v", d, writes, newlines, want)
+		}
+	}
+}
+
+// counted tells of each write.
+type counted struct {
+	net.Conn
+	wrote func([]byte)
+}
+
+func (c counted) Write(b []byte) (int, error) {
+	c.wrote(b)
+	return c.Conn.Write(b)
 }

@@ -173,6 +173,9 @@ func (k *link) run() {
 			}
 			continue
 		}
+		if pc.Shape.Op == frames.OpKeepAlive {
+			continue
+		}
 		r := request{op: pc.Shape.Op, raw: bytes.Clone(pc.Whole), whole: true, shape: pc.Shape}
 		k.note(r)
 		if k.cutHere(frames.ClientToServer, pc.Shape.Op, len(pc.Whole)) {

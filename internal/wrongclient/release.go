@@ -46,7 +46,7 @@ func (t *ticket) Release(parent context.Context) adapter.Result {
 	if t.c.exact && outcome != indeterminate && t.c.defect.repeatsRelease() {
 		t.c.releaseOnce(base, t.g)
 	}
-	return adapter.Result{Outcome: outcome, Raw: raw}
+	return adapter.Result{Outcome: t.c.defect.word(outcome), Raw: raw}
 }
 
 // releaseOnce releases g on the session that it prefers if that is open, else on

@@ -230,8 +230,12 @@ func (s *session) write(ctx context.Context, b []byte) {
 	stop := context.AfterFunc(ctx, func() { s.close(endOf(ctx)) })
 	defer stop()
 	_ = s.conn.SetWriteDeadline(time.Now().Add(writeLimit)) // a failure shows in Write
-	if _, err := s.conn.Write(b); err != nil {
-		s.close(endOfError(err))
+	for len(b) > 0 {
+		n, err := s.conn.Write(b[:s.c.defect.atOnce(len(b))])
+		if b = b[n:]; err != nil {
+			s.close(endOfError(err))
+			return
+		}
 	}
 }
 
