@@ -224,7 +224,7 @@ func (j *judge) names(release, held *operation, known map[uint64]bool) bool {
 // keys came up. A key about which something cannot be read, or of which an answer
 // came too many, is left out.
 func (j *judge) operations() (map[string][]operation, []string) {
-	l := &ledger{judge: j, clock: j.newClock(), byKey: map[string][]operation{}, out: map[string]bool{}}
+	l := &ledger{judge: j, clock: clockOf(j.events), byKey: map[string][]operation{}, out: map[string]bool{}}
 	for _, s := range j.sessions {
 		if s.obscured().happened() {
 			return nil, nil

@@ -149,20 +149,26 @@ func ownedBy(f *wireFrame, w tableEntry) bool {
 	return !ok || !w.HasOwner || owner == w.Owner
 }
 
-// clock finds the first event at or after a time, before the tool began to clear
-// up.
+// clock finds the first event at or after a time.
 type clock struct {
 	latest []time.Duration // of the events up to here
 }
 
+// newClock goes on until the tool begins to clear up: what is not done then proves
+// nothing.
 func (v *view) newClock() *clock {
-	c := &clock{}
+	n := slices.IndexFunc(v.events, func(e history.Event) bool { return e.Kind == history.CaseEnding })
+	if n < 0 {
+		n = len(v.events)
+	}
+	return clockOf(v.events[:n])
+}
+
+func clockOf(events []history.Event) *clock {
+	c := &clock{latest: make([]time.Duration, 0, len(events))}
 	var top time.Duration
-	for i := range v.events {
-		if v.events[i].Kind == history.CaseEnding {
-			break
-		}
-		top = max(top, v.events[i].At)
+	for i := range events {
+		top = max(top, events[i].At)
 		c.latest = append(c.latest, top)
 	}
 	return c
@@ -295,7 +301,8 @@ func (w *window) waitsAt(v *view, over time.Duration, due moment) bool {
 }
 
 // unsure tells whether the key may have gone to somebody else by then, or to an
-// attempt whose reply was not seen.
+// attempt whose reply was not seen. A lower token may be that of a later grant: a server
+// need not give them in order.
 func (v *view) unsure(g turnAt, due moment, all []window, ends map[*session]moment) bool {
 	for _, s := range v.sessions {
 		for _, f := range s.replies() {
@@ -304,7 +311,8 @@ func (v *view) unsure(g turnAt, due moment, all []window, ends map[*session]mome
 			}
 			t, _, ok := f.field(fieldToken)
 			known := f.shape != nil && !f.unknown && (f.shape.Kind != frames.Message || hides(f))
-			if !known || f.isOp(opAcquired) && keyFits(f, g.key) && (!ok || t > g.token) {
+			later := !ok || t > g.token || t < g.token && g.reply.end().before(f.first())
+			if !known || f.isOp(opAcquired) && keyFits(f, g.key) && later {
 				return true
 			}
 		}

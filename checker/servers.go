@@ -11,8 +11,8 @@ import (
 )
 
 // mutualExclusion reads the table where it was recorded (S). In front of a foreign
-// server it orders grants by their tokens, never by sight, and is a suspicion
-// outside a declared closed world (P14).
+// server it orders grants by cause and effect, else by their tokens, never by sight, and
+// is a suspicion outside a declared closed world (P14).
 //
 // Then each key's history is cross-checked against a lock (see linearizable).
 func mutualExclusion(j *judge) {
@@ -50,7 +50,19 @@ type wireGrant struct {
 	key     string
 	token   uint64
 	session *session
+	asked   moment        // no request that it can answer had begun to be forwarded before
 	until   time.Duration // it was live at least until then, unless released
+}
+
+// follows tells whether g was made after h for certain: none of its requests had begun
+// to be forwarded when h had been received. Else the tokens say which came first, as far
+// as a server gives them in order (P14).
+func (g wireGrant) follows(h wireGrant) bool { return h.reply.end().before(g.asked) }
+
+// ourLease is what of a lease, counted by our clock up to a time, has passed by any
+// clock: the server's is not ours.
+func ourLease(until, from time.Duration) time.Duration {
+	return until - clockSlack - (until-from)/1000
 }
 
 func mutualExclusionByWire(j *judge) {
@@ -59,18 +71,22 @@ func mutualExclusionByWire(j *judge) {
 		certainty = Certain
 	}
 	grants := j.wireGrants()
-	for i, b := range grants {
+	for i := range grants {
 		for _, a := range grants[:i] {
+			b := grants[i]
 			if a.key != b.key || a.token == b.token {
 				continue
 			}
+			if a.follows(b) {
+				a, b = b, a
+			}
 			j.checked()
-			if b.reply.end().at >= a.until || j.releaseForwarded(a, b.reply.end()) {
+			if b.reply.end().at >= ourLease(a.until, a.asked.at) || j.releaseForwarded(a, b.reply.end()) {
 				continue
 			}
 			j.find(Safety, certainty, fmt.Sprintf("key %q was granted with token %d by %s, read at %s, although token %d was granted for a lease that lasted at least until %s",
 				b.key, b.token, b.reply.ref, ms(b.reply.end().at), a.token, ms(a.until)),
-				j.evidence(scene{frame: b.reply, offset: len(b.reply.data), at: b.reply.end().ord, key: b.key}))
+				j.evidence(scene{frame: b.reply, offset: len(b.reply.data), at: b.reply.end().ord, key: b.key, also: []int{a.session.id}}))
 		}
 	}
 }
@@ -95,6 +111,9 @@ func (v *view) wireGrants() []wireGrant {
 				}
 				if until := r.first().at + time.Duration(lease)*time.Second; g.until == 0 || until < g.until {
 					g.until = until
+				}
+				if r.first().before(g.asked) {
+					g.asked = r.first()
 				}
 			}
 			if g.until > 0 {

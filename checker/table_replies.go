@@ -154,7 +154,7 @@ func (j *judge) releasedExactly(s *session, r *wireFrame, key string, grants []w
 	}
 	asked := s.forwarded()[k]
 	for _, g := range grants {
-		limit := g.until - clockSlack - (g.until-g.reply.first().at)/1000
+		limit := ourLease(g.until, g.asked.at)
 		if g.key != key || g.token == token || !g.reply.before(asked) || r.end().at >= limit || j.releaseForwarded(g, r.end()) {
 			continue
 		}
