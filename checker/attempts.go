@@ -71,8 +71,9 @@ type extra struct {
 }
 
 // surplus finds the attempts that are more than the calls that can have sent them.
-// Calls that ended a moment ago count as possible senders too. Where several calls
-// are running the blame could not be placed, so nothing is said.
+// Calls that ended count as possible senders too: a moment ago, since a request may have
+// been under way, or with no attempt of their own, which may come late (expired-unsent).
+// Where several calls are running the blame could not be placed, so nothing is said.
 func (v *view) surplus() []extra {
 	index := map[*call]int{}
 	for i, c := range v.calls {
@@ -85,6 +86,11 @@ func (v *view) surplus() []extra {
 		}
 		for _, c := range a.calls {
 			candidates[i] = append(candidates[i], index[c])
+		}
+		for _, c := range v.calls {
+			if len(a.calls) > 0 && !slices.Contains(a.calls, c) && v.mayHaveSent(c, a) && !v.hadSent(c, a) {
+				candidates[i] = append(candidates[i], index[c])
+			}
 		}
 	}
 	var out []extra

@@ -93,7 +93,7 @@ func (v *view) waiting(c *call, w word) (*attempt, bool) {
 	}
 	a := c.attempts[0]
 	answered := slices.ContainsFunc(v.finals(c, opAcquired, opTimeout, opBusy), func(f *wireFrame) bool { return f.first().before(w.end()) })
-	return a, a.session == w.s.id && a.only() == c && a.first().before(w.first()) && !answered
+	return a, a.session == w.s.id && v.sole(a) == c && a.first().before(w.first()) && !answered
 }
 
 // soleCause tells whether only w can have led to the result of c, whose attempt is a:

@@ -144,13 +144,13 @@ func torn(f *wireFrame) bool {
 
 // indeterminateStays stands on P1: one byte received proves a possible send, and
 // nothing disproves it. The call must be the only one that can have sent the
-// attempt; any complete A, T or B that could be for it, however late, acquits.
-// What answers another attempt of the call on another session is none for this one
-// (see unanswered). Indeterminate and error are always right (P15), and a call of
-// which no byte came is not judged at all.
+// attempt, however long ago another ended unsent; any complete A, T or B that could be
+// for it, however late, acquits. What answers another attempt of the call on another
+// session is none for this one (see unanswered). Indeterminate and error are always
+// right (P15), and a call of which no byte came is not judged at all.
 func indeterminateStays(j *judge) {
 	for _, c := range j.calls {
-		sure := slices.IndexFunc(c.attempts, func(a *attempt) bool { return a.only() == c })
+		sure := slices.IndexFunc(c.attempts, func(a *attempt) bool { return j.sole(a) == c })
 		if !c.result.happened() || sure < 0 || j.blind(c.client, never) {
 			continue
 		}

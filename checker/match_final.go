@@ -73,7 +73,7 @@ func (v *view) soleFinal(c *call) *wireFrame {
 	if len(fs) > 1 && !v.owners {
 		fs = slices.DeleteFunc(fs, func(f *wireFrame) bool { return c.result.before(f.first()) })
 	}
-	if a.only() != c || len(fs) != 1 || !fs[0].whole || !v.asksAlone(a, c, fs[0]) {
+	if v.sole(a) != c || len(fs) != 1 || !fs[0].whole || !v.asksAlone(a, c, fs[0]) {
 		return nil
 	}
 	return fs[0]

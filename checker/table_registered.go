@@ -40,7 +40,7 @@ func registerFirst(j *judge) {
 		return
 	}
 	for _, a := range j.attempts {
-		c := a.only()
+		c := j.sole(a)
 		if c == nil || c.cancel.happened() || !a.whole || len(c.attempts) != 1 || j.opaque(a) {
 			continue
 		}

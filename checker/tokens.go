@@ -80,6 +80,18 @@ func (v *view) releasing(client string, r *wireFrame) *call {
 	return last
 }
 
+// askedToRelease tells whether a call of the same client, not c, had a token that it was
+// to release at a moment, its release not told done yet: so the R is that one's.
+func (v *view) askedToRelease(c *call, token uint64, m moment) bool {
+	return slices.ContainsFunc(v.calls, func(d *call) bool {
+		done := func(r releaseResult) bool {
+			return r.before(m) && (r.outcome == history.OutcomeReleased || r.outcome == history.OutcomeNotHeld)
+		}
+		return d != c && d.client == c.client && d.hasToken && d.token == token &&
+			len(d.releases) > 0 && d.releases[0].before(m) && !slices.ContainsFunc(d.released, done)
+	})
+}
+
 // releasedOther judges a release that was told done although the client never sent
 // its token, but another one meanwhile. Every byte of the client is received
 // before it is forwarded, so an answer to the right R cannot have come.
@@ -98,7 +110,7 @@ func (j *judge) releasedOther(c *call) {
 		case !ok || !m.before(got.moment):
 		case t == c.token:
 			return
-		case c.releases[0].before(r.first()) && keyFits(r, c.key):
+		case c.releases[0].before(r.first()) && keyFits(r, c.key) && !j.askedToRelease(c, t, r.first()):
 			other = r
 		}
 	}
