@@ -56,7 +56,7 @@ func closesAfter(j *judge, words []word) {
 	found := map[*session]bool{}
 	for _, w := range words {
 		p := j.heard(w)
-		closed := w.end().before(w.s.closed.moment) && !w.s.cutFirst(w.s.closed.moment)
+		closed := j.leftAfter(w.s, w.end()) && !w.s.cutFirst(w.s.closed.moment)
 		if (p.happened() || closed) && j.asksAfter(w.s.client, w.accepted) && !j.blind(w.s.client, never) {
 			j.checked()
 		}

@@ -59,3 +59,13 @@ func TestReleasedOtherIsTheOtherCalls(t *testing.T) {
 	play(true).want(p)
 	play(false).want(p, "exact-token safety")
 }
+
+// A session that is closed because the client is asked to says nothing about the word.
+func TestClosesAfterIsNotCheckedAtTheEnd(t *testing.T) {
+	for _, c := range closing {
+		s := newScript(t, v1).given("c1", "a:1", "b:1").openAt(1, "c1", "a:1").next(1, 1)
+		s.pass(s.word(1, c.op, c.text)).wait(2*sec).told(1, indet)
+		s.openAt(2, "c1", "b:1").next(2, 2).add(history.Event{Kind: history.CaseEnding}).add(history.Event{Kind: history.CloseAsked, Client: "c1"})
+		wantChecked(t, s.seen(1, "fin").want(s.ofCluster()), c.rule, false)
+	}
+}
