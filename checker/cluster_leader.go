@@ -21,7 +21,9 @@ const (
 // takes three of them, all that there were: each on a session with nothing under way,
 // that had stayed open for as long just before with nothing coming (the control run),
 // and that the client then ended within that time, with nothing else written, asked or
-// done. A client that closes what it does not use closes in the control run, too.
+// done. A client that closes what it does not use closes in the control run, too; and so
+// that it is no chance how long it waits with that, a session of it must have been left
+// alone for longer than any that it closed (rests).
 func leaderStays(j *judge) {
 	if j.late.happened() || j.shortened {
 		return
@@ -43,7 +45,7 @@ func leaderStays(j *judge) {
 		}
 	}
 	for _, n := range all {
-		if n.times < noticeTimes {
+		if n.times < noticeTimes || len(n.closed) == n.times && !j.rests(n) {
 			continue
 		}
 		j.checked()
@@ -63,6 +65,43 @@ type noticed struct {
 	client string
 	times  int
 	closed []word
+}
+
+// rests tells whether a session of the client stayed open, with nothing coming and nothing
+// under way, for longer than those were left alone, with their L, that it closed.
+func (v *view) rests(n *noticed) bool {
+	var longest time.Duration
+	for _, w := range n.closed {
+		for i := w.first().ord - 2; i >= 0; i-- {
+			if e := &v.events[i]; v.stirs(e, w.s) && (e.Frame == nil || *e.Frame != w.ref) {
+				longest = max(longest, w.s.closed.at-e.At)
+				break
+			}
+		}
+	}
+	return slices.ContainsFunc(v.sessionsOf(n.client), func(s *session) bool {
+		var from moment // nothing has come since, and nothing is under way
+		for i := range v.events {
+			e, m := &v.events[i], moment{i + 1, v.events[i].At}
+			if !v.stirs(e, s) {
+				continue
+			}
+			leaves := e.Kind == history.EndSeen && e.Side == history.ClientSide
+			if from.happened() && !leaves && m.at-from.at > longest {
+				return true
+			}
+			from = moment{}
+			if !s.ended().before(moment{i + 2, 0}) && s.opened.before(m) && v.idle(s.client, moment{i + 2, 0}) {
+				from = m
+			}
+		}
+		return false
+	})
+}
+
+// stirs tells whether an event is about a session, or about all that its client does.
+func (v *view) stirs(e *history.Event, s *session) bool {
+	return e.Session == s.id || e.Kind == history.CaseEnding || e.Client == s.client || v.ofClient(e.Call, s.client)
 }
 
 // afterNotice tells whether the client closed the session of an L just after it; ok

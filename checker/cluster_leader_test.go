@@ -18,9 +18,10 @@ func (s *script) idle(session int) *script {
 	return s.released(session, "released").wait(quiet)
 }
 
-// noticed plays three sessions that get an L each; after tells what follows.
+// noticed plays three sessions that get an L each, after one that gets none; after tells
+// what follows.
 func noticedThrice(t *testing.T, after func(s *script, session int)) *script {
-	s := newScript(t, v1).given("c1", "a:1", "b:1")
+	s := newScript(t, v1).given("c1", "a:1", "b:1").idle(9).wait(2 * quiet)
 	for n := 1; n <= 3; n++ {
 		s.idle(n).pass(s.word(n, "L", "b:1"))
 		after(s, n)
@@ -62,6 +63,35 @@ func TestLeaderStaysAcquittals(t *testing.T) {
 			wantChecked(t, s.want(s.ofCluster()), "leader-stays", c.checked)
 		})
 	}
+}
+
+// A client that closes what it has not used for a while would have closed these three
+// without an L, too.
+func TestLeaderStaysOrClosesWhatIsIdle(t *testing.T) {
+	play := func(rest func(s *script)) *script {
+		s := newScript(t, v1).given("c1", "a:1", "b:1").idle(9)
+		rest(s)
+		for n := 1; n <= 3; n++ {
+			s.idle(n).pass(s.word(n, "L", "b:1")).wait(200*time.Millisecond).seen(n, "fin").wait(quiet)
+		}
+		return s.add(history.Event{Kind: history.CaseEnding})
+	}
+	s := play(func(s *script) { s.wait(quiet).seen(9, "fin") })
+	wantChecked(t, s.want(s.ofCluster()), "leader-stays", false)
+	s = play(func(s *script) { s.wait(190*time.Millisecond).pass(s.line(9, s2c, "keepalive", "")).seen(9, "fin") })
+	wantChecked(t, s.want(s.ofCluster()), "leader-stays", false)
+	s = play(func(s *script) { s.wait(210*time.Millisecond).pass(s.line(9, s2c, "keepalive", "")).seen(9, "fin") })
+	s.want(s.ofCluster(), "leader-stays hygiene")
+	s = play(func(s *script) { s.wait(quiet).sent(9, "fin").seen(9, "fin") }) // we ended it
+	s.want(s.ofCluster(), "leader-stays hygiene")
+	s = play(func(s *script) {})
+	s.want(s.ofCluster(), "leader-stays hygiene")
+	// One that waits for an answer is not left alone.
+	s = newScript(t, v1).given("c1", "a:1", "b:1").open(9, "c1").next(9, 9).wait(2*quiet).grants(9, 9).gets(9).seen(9, "fin")
+	for n := 1; n <= 3; n++ {
+		s.idle(n).pass(s.word(n, "L", "b:1")).seen(n, "fin").wait(quiet)
+	}
+	wantChecked(t, s.add(history.Event{Kind: history.CaseEnding}).want(s.ofCluster()), "leader-stays", false)
 }
 
 // Without a control run, with something under way, or too seldom, nothing is judged.

@@ -122,6 +122,7 @@ func clusterMutations() []mutation {
 		{"leader-stays", func(t *testing.T) *script {
 			s := newScript(t, v1)
 			s.add(history.Event{Kind: history.ClientOpened, Client: "c1", Addr: "a:1,b:1"})
+			s.open(4, "c1") // stays
 			for n := 1; n <= 3; n++ {
 				s.open(n, "c1").wait(sec).pass(s.line(n, s2c, "L", "b:1")).seen(n, "fin").wait(sec)
 			}

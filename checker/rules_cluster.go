@@ -35,8 +35,8 @@ func clusterRules() []implemented {
 			"leader-stays", sideClient, Hygiene,
 			"An L leaves the connection open.",
 			"spec/ticketing.md §3.11",
-			"Three of three sessions without anything under way were closed by the client within a quarter of a second of an L, and each had stayed open for as long just before with nothing coming.",
-			"Three times an L comes on a session whose lock has been released.",
+			"Three of three sessions without anything under way were closed by the client within a quarter of a second of an L, and each had stayed open for as long just before with nothing coming, and one for longer without an L.",
+			"Three times an L comes on a session whose lock has been released, and once none does.",
 		}, leaderStays},
 		{Rule{
 			"error-closes", sideClient, Contract,

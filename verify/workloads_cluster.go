@@ -125,20 +125,21 @@ const (
 // a call that waits.
 var leaderNotice = &Workload{
 	ID: "leader-notice",
-	Sentence: "three times a client of two nodes has released its lock, and after a while is told by L that the other node leads; " +
+	Sentence: "a client of two nodes has released its lock, and nothing comes; three times it has, and after a while is told by L that the other node leads; " +
 		"then a call waits for a held key when L comes, with no address, with one that the client was not given, and with that of its node",
 	Dialects: []string{dialectCurrent},
 	Nodes:    2,
 	Only:     unswept,
 	Exchange: func(g *frames.Grammar) []Expected {
-		return newExchange(g).session(1).c2s("A", noticeKey+"1").s2c("A", noticeKey+"1").
-			c2s("R", noticeKey+"1").s2c("R", noticeKey+"1").s2c("L", "127.0.0.1:1").sessionOf(2, "c1", 2).list
+		return newExchange(g).session(1).c2s("A", noticeKey+"0").s2c("A", noticeKey+"0").
+			c2s("R", noticeKey+"0").s2c("R", noticeKey+"0").s2c("L", "127.0.0.1:1").sessionOf(2, "c1", 2).list
 	},
 	Run: func(r *caseRun) {
 		if !r.openAt("c1", 2) {
 			return
 		}
 		r.lead("c1", 0)
+		r.rested(noticeKey + "0")
 		for i := range noticeTimes {
 			r.noticed(fmt.Sprint(noticeKey, i+1))
 		}
@@ -147,16 +148,32 @@ var leaderNotice = &Workload{
 	},
 }
 
-// noticed sends L on a session with nothing under way. The time before is the control
-// run: nothing comes, and the session stays open.
-func (r *caseRun) noticed(key string) {
+// rested leaves a client alone for longer than noticed takes, and nothing comes: that is
+// the control run, in which a client that closes what it does not use closes it.
+func (r *caseRun) rested(key string) {
+	if r.used(key) {
+		session, _ := r.home("c1")
+		r.until(2*noticeLimit+noticeLimit/2, hasLeft(session))
+	}
+}
+
+// used has a client acquire and release.
+func (r *caseRun) used(key string) bool {
 	c, ok := r.warm("c1", key, 5*second)
-	if !ok {
+	if ok {
+		c.enter()
+		c.leave()
+		c.release()
+	}
+	return ok
+}
+
+// noticed sends L on a session with nothing under way. Before that, too, it has to stay
+// open while nothing comes.
+func (r *caseRun) noticed(key string) {
+	if !r.used(key) {
 		return
 	}
-	c.enter()
-	c.leave()
-	c.release()
 	session, node := r.home("c1")
 	if r.until(noticeLimit, hasLeft(session)) {
 		return
