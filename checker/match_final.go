@@ -135,7 +135,8 @@ func (v *view) onlyCause(c *call, f *wireFrame) bool {
 // busyNotRetried stands on V and W: the B had been accepted before a further attempt
 // came, which no other call can have sent (see surplus). The client cannot have asked
 // again for another reason, since a call that was answered has nothing else to wait
-// for. Whether that is wrong is for the policy to say.
+// for. Whether that is wrong is for the policy to say. A call is told once, however
+// often it came again.
 func busyNotRetried(j *judge) {
 	severity := Hygiene
 	switch j.policy.Busy {
@@ -152,11 +153,16 @@ func busyNotRetried(j *judge) {
 			}
 		}
 	}
+	told := map[*call]bool{}
 	for _, x := range j.surplus() {
+		if told[x.call] {
+			continue
+		}
 		f, after := j.refused(x)
 		if f == nil || !acceptedAt(f).before(x.attempt.first()) || !j.arrived(f) || j.byID[f.session].cut.before(x.attempt.first()) {
 			continue // it may have been sent again for another reason, with the B unread (P3)
 		}
+		told[x.call] = true
 		s := scene{call: x.call, frame: x.attempt.wireFrame, offset: len(x.attempt.data), at: x.attempt.first().ord}
 		j.find(severity, Certain, fmt.Sprintf("call %d on key %q sent %s on session %d although %s had answered its %s %s before",
 			x.call.id, x.call.key, x.attempt.ref, x.attempt.session, f.ref, after.ref, ms(since(f.end(), x.attempt.first()))), j.evidence(s))

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -9,7 +10,6 @@ import (
 
 	"tornwire/adapter"
 	"tornwire/adapter/reference"
-	"tornwire/checker"
 	"tornwire/faults"
 	"tornwire/history"
 	"tornwire/internal/memnet"
@@ -39,19 +39,29 @@ func (s shyClient) Acquire(ctx context.Context, key string, wait, lease time.Dur
 	return s.Client.Acquire(ctx, key, wait, lease)
 }
 
-// TestHalfFired: a hold that is meant on both clients and acts on one of them has
-// not fired, so the case is not safe.
+// TestHalfFired: a hold that is meant on each client and acts on some of them has
+// not fired, so the case has no verdict.
 func TestHalfFired(t *testing.T) {
 	t.Parallel()
-	const id = "ticketing/late-reply/s2c.A.1@0:hold"
-	for range 5 { // a busy machine may discard the case instead
-		r := runPlan(t, Options{Cases: []string{id}, Start: Library(shy{reference.Library(), new(atomic.Int32)})})
-		if len(r.Results) != 1 || r.Verdict != checker.Inconclusive || r.Results[0].Fired {
-			t.Fatalf("%s: %+v", r.Verdict, r.Results)
+	p := plan(t, Options{
+		Cases: []string{"ticketing/late-reply/none", "ticketing/late-reply/s2c.A.1@0:hold"},
+		Start: Library(shy{reference.Library(), new(atomic.Int32)}),
+	})
+	r := testRunner(t, p)
+	control := r.runNow(t.Context(), p.Cases[0])
+	if len(control.reached) < 2 {
+		t.Fatalf("the run without a fault has it on %v: %s", control.reached, control.Reason)
+	}
+	r.control = map[string]CaseResult{lateReply.ID: control}
+	for range busyTries {
+		got := r.try(t.Context(), p.Cases[1])
+		if errors.Is(got.err, errLate) {
+			continue
 		}
-		if r.Results[0].Reason == errUnfired.Error() {
-			return
+		if !errors.Is(got.err, errUnfired) || got.Fired || got.Verdict != "" || len(got.reached) == 0 {
+			t.Errorf("%v, and %q: %v", got.err, got.Verdict, got.reached)
 		}
+		return
 	}
 	t.Error("the machine is too busy")
 }

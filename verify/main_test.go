@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
-	initLimit, requestLimit = 5*time.Second, 3*time.Second
+	initLimit, requestLimit, restLimit = 5*time.Second, 3*time.Second, 5*time.Second
 	goleak.VerifyTestMain(m)
 }
 
