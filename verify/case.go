@@ -98,6 +98,8 @@ type caseRun struct {
 	calls   []*call
 	top     map[string]uint64 // the resource: highest token seen, by key
 	watch   bool              // a call ended other than acquired
+	// prompted are the connections to a server that is not ours.
+	prompted []*prompted
 
 	met atomic.Bool // a call was started that a later refusal was meant for
 }
@@ -142,7 +144,7 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 	}
 	serve := func() {}
 	if there != nil {
-		cfg.Upstream = there.addr
+		cfg.Upstream, cfg.Dial = there.addr, r.dialPrompted
 	} else if serve, err = r.embed(&cfg, seed); err != nil {
 		return nil, err
 	}

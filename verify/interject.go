@@ -59,7 +59,7 @@ func (r *caseRun) interject(calls ...*call) {
 			staying[q.session] = true
 		}
 	}
-	r.srv.KeepAlive()
+	r.keepAlive()
 	r.until(leaveLimit, func(e history.Event) bool {
 		if e.Kind == history.EndSeen && e.Side == history.ClientSide {
 			delete(staying, e.Session)

@@ -27,7 +27,7 @@ func (r *runner) controls(ctx context.Context) <-chan *Workload {
 	for _, w := range need {
 		wg.Go(func() {
 			c := Case{ID: CaseID{Dialect: r.p.Dialect, Workload: w.ID, Fault: NoFault}, Workload: w}
-			res := CaseResult{Case: c, Verdict: checker.Skipped, Reason: "the workload needs what only the embedded server lets the tool do"}
+			res := CaseResult{Case: c, Verdict: checker.Skipped, Reason: w.bound()}
 			if r.staging == nil || w.Anywhere {
 				res = r.runNow(ctx, c)
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -114,14 +115,28 @@ func (s *staging) fresh(like string) string {
 
 // hand is what a case's own hand does at a server that is not ours.
 type hand struct {
-	s       *staging
-	keys    map[string]string // of the workload, and themselves
+	s    *staging
+	keys map[string]string // of the workload, and themselves
+
+	mu      sync.Mutex
 	client  *client.Client
 	tickets map[string]*client.Ticket
 }
 
 func (s *staging) hand() *hand {
 	return &hand{s: s, keys: map[string]string{}, tickets: map[string]*client.Ticket{}}
+}
+
+// dial returns the client by which the tool's own holder acquires.
+func (h *hand) dial() (*client.Client, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.client != nil {
+		return h.client, nil
+	}
+	c, err := client.New(client.Config{Addresses: []string{h.s.addr}, Dialect: h.s.grammar.Name, Secret: h.s.secret})
+	h.client = c
+	return c, err
 }
 
 // key is what a workload's key is called in this case.
@@ -161,15 +176,12 @@ func (r *caseRun) acquireOwn(key string, wait time.Duration) (token uint64, ok b
 	if wait == 0 && !current(r.grammar) {
 		wait = second
 	}
-	if r.own.client == nil {
-		c, err := client.New(client.Config{Addresses: []string{r.own.s.addr}, Dialect: r.grammar.Name, Secret: r.own.s.secret})
-		if err != nil {
-			r.fail(err)
-			return 0, false
-		}
-		r.own.client = c
+	c, err := r.own.dial()
+	if err != nil {
+		r.fail(err)
+		return 0, false
 	}
-	out, err := r.own.client.Acquire(r.ctx, key, wait, ownLease)
+	out, err := c.Acquire(r.ctx, key, wait, ownLease)
 	got, ok := out.(client.Acquired)
 	if !ok {
 		if err == nil && out != nil {
@@ -178,7 +190,9 @@ func (r *caseRun) acquireOwn(key string, wait time.Duration) (token uint64, ok b
 		r.fail(fmt.Errorf("the tool's own holder could not acquire a fresh key from the upstream: %w", err))
 		return 0, false
 	}
+	r.own.mu.Lock()
 	r.own.tickets[key] = got.Ticket
+	r.own.mu.Unlock()
 	r.rec.Add(history.Event{Kind: history.Granted, Key: key, Token: got.Ticket.Token(), HasToken: true, Lease: ownLease})
 	return got.Ticket.Token(), true
 }
@@ -190,10 +204,13 @@ func (r *caseRun) releaseOwn(key string, token uint64) {
 		return
 	}
 	key = r.key(key)
-	if t := r.own.tickets[key]; t != nil {
+	r.own.mu.Lock()
+	t := r.own.tickets[key]
+	delete(r.own.tickets, key)
+	r.own.mu.Unlock()
+	if t != nil {
 		r.rec.Add(history.Event{Kind: history.GrantEnded, Key: key, Token: token, HasToken: true, How: history.Released})
 		_ = t.Release(r.ctx) // a grant that is not released ends with its lease
-		delete(r.own.tickets, key)
 	}
 }
 

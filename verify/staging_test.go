@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"tornwire/adapter"
 	"tornwire/checker"
 	"tornwire/frames"
+	"tornwire/internal/wrongclient"
 	"tornwire/server"
 	"tornwire/server/stub"
 )
@@ -106,7 +108,7 @@ func stagedOn(t *testing.T, dialect string) bool {
 	})
 	r := runPlan(t, Options{
 		Dialect: dialect, Faults: []string{NoFault}, Profile: "official", Upstream: addr, Secret: "s3", ClosedWorld: true,
-		KeyPrefix: "tornwire/", Start: Library(referenceLibrary()),
+		KeyPrefix: "tornwire/", Start: Library(referenceLibrary()), Alone: asProcess(referenceName),
 	})
 	left := srv.Table()
 	if r.Verdict != checker.Safe || r.ExitCode != ExitSafe || len(r.Findings) > 0 || r.Cases.Safe < 8 {
@@ -114,7 +116,7 @@ func stagedOn(t *testing.T, dialect string) bool {
 	}
 	for _, c := range r.Results {
 		w, _ := WorkloadByID(strings.Split(c.Case, "/")[1])
-		if skipped := c.Verdict == checker.Skipped; skipped == w.Anywhere || skipped && !strings.Contains(c.Reason, "only the embedded server") {
+		if skipped := c.Verdict == checker.Skipped; skipped == w.Anywhere || (w.Needs == "") == skipped || skipped && c.Reason != w.bound() {
 			t.Errorf("%s: %s, %q", c.Case, c.Verdict, c.Reason)
 		}
 	}
@@ -157,6 +159,50 @@ func TestStagingTorn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stagingShows names a client with a defect for workloads that ask more of the tool
+// there: it holds keys, and has the server send a keep-alive or a FIN.
+var stagingShows = map[string]string{
+	"stray-reply": "stray-ignored", "wrong-key-reply": "key-blind", "reversed-replies": "fifo-connection", "duplicate-grant": "duplicate-released",
+	"unknown-op": "unknown-skipped", "malformed": "malformed-skipped", "overlong": "overlong-skipped",
+	"cancel": "cancel-keeps-session", "two-sessions": "close-all", "silent-server": "deadline-keeps-session", "late-grant": "enter-late", "release-lost": "close-is-release",
+	"held-past-lease": "renew-by-resend", "hot-reconnect": "reconnect-hot", "frozen": "enters-after-thaw", "half-close": "owner-restarts", "keep-alive": "wait-rounded-down",
+}
+
+// TestStagingShows: in front of a right server these workloads show the defect that
+// they show in front of the embedded one, and nothing of clients that are right.
+func TestStagingShows(t *testing.T) {
+	t.Parallel()
+	_, addr := stagingServer(t, dialectCurrent, "")
+	options := func(ids []string, name string, lib adapter.Library) Options {
+		return Options{Cases: ids, Upstream: addr, Profile: "official", Busy: checker.BusyFinal, Strict: true, Start: Library(lib), Alone: asProcess(name)}
+	}
+	var all []string
+	for workload, name := range stagingShows {
+		ids := slices.DeleteFunc(shows(name, dialectCurrent), func(id string) bool { return strings.Split(id, "/")[1] != workload })
+		all = append(all, ids...)
+		t.Run(workload+"/"+name, func(t *testing.T) {
+			t.Parallel()
+			r := runPlan(t, options(ids, name, wrong(t, name)))
+			i := slices.IndexFunc(wrongclient.Defects(), func(d wrongclient.Defect) bool { return d.Name == name })
+			d := wrongclient.Defects()[i]
+			rule, _ := checker.RuleByID(d.Rule)
+			if r.Verdict != verdictOf[rule.Severity] || !slices.Contains(certain(r), d.Rule) {
+				t.Errorf("%s with exit code %d, and certain are %v, not %s:\n%s", r.Verdict, r.ExitCode, certain(r), d.Rule, text(r))
+			}
+		})
+	}
+	for _, name := range []string{"", "odd-cancel-lingers"} {
+		t.Run("right/"+name, func(t *testing.T) {
+			t.Parallel()
+			isSafe(t, options(all, name, wrong(t, name)))
+		})
+	}
+	t.Run(referenceName, func(t *testing.T) {
+		t.Parallel()
+		isSafe(t, options(all, referenceName, referenceLibrary()))
+	})
 }
 
 // TestStagingIsJudgedAgain: a record says that there was an upstream, and what was

@@ -44,9 +44,11 @@ type Workload struct {
 	// Control is the run without a fault, where Run without its own fault would
 	// not do.
 	Control func(r *caseRun)
-	// Anywhere: it can run in front of a server that is not ours, by what acquireOwn
-	// and the like do there.
+	// Anywhere: it can run in front of a server that is not ours, by what acquireOwn,
+	// keepAlive and the like do there.
 	Anywhere bool
+	// Needs is, where it cannot, what only the embedded server gives.
+	Needs string
 	// Probe: there is no client in it, only connections of the tool's own, by which the
 	// server is judged and nobody else.
 	Probe bool
@@ -93,6 +95,11 @@ type Expected struct {
 // Knows tells whether the workload exists in a dialect.
 func (w *Workload) Knows(dialect string) bool {
 	return len(w.Dialects) == 0 || slices.Contains(w.Dialects, dialect)
+}
+
+// bound says why the workload cannot run in front of a server that is not ours.
+func (w *Workload) bound() string {
+	return fmt.Sprintf("it needs %s, which only the embedded server gives", w.Needs)
 }
 
 // Workloads lists all workloads that are swept.

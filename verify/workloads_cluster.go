@@ -25,7 +25,8 @@ const (
 // moved is a leader that changes: to an address that the client was given, and to one
 // that it was not.
 var moved = &Workload{
-	ID: "moved",
+	ID:    "moved",
+	Needs: "a leader that changes when it is told to",
 	Sentence: "a client of two nodes holds a lock when the other node comes to lead, and its release is answered M; then an acquire is, " +
 		"first with the other node's address, then with one that the client was not given and must not dial; " +
 		"after each it acquires and releases",
@@ -124,7 +125,8 @@ const (
 // leaderNotice is notices: on a session with nothing under way, three times, and with
 // a call that waits.
 var leaderNotice = &Workload{
-	ID: "leader-notice",
+	ID:    "leader-notice",
+	Needs: "nodes that send L when they are told to",
 	Sentence: "a client of two nodes has released its lock, and nothing comes; three times it has, and after a while is told by L that the other node leads; " +
 		"then a call waits for a held key when L comes, with no address, with one that the client was not given, and with that of its node",
 	Dialects: []string{dialectCurrent},
@@ -224,7 +226,8 @@ const (
 
 // noLeader is a cluster without a leader.
 var noLeader = &Workload{
-	ID: "no-leader",
+	ID:    "no-leader",
+	Needs: "nodes of which none leads when that is asked for",
 	Sentence: "a client of three nodes holds a lock when nobody leads any more, and its release is answered E no_leader; then an acquire is; " +
 		"in ticketing twenty clients follow, each told by L of another leader and then E no_leader where it waits: which node do they dial next?",
 	Nodes: 3,
@@ -300,7 +303,8 @@ const notActiveKey = "standby-"
 
 // notActive is a node that stops serving.
 var notActive = &Workload{
-	ID: "not-active",
+	ID:    "not-active",
+	Needs: "nodes that go on standby when they are told to",
 	Sentence: "a client of two nodes holds a lock when its node is a standby and the other leads, and its release is answered E not_active; " +
 		"then no node is active, and an acquire is; after each it acquires and releases",
 	Nodes: 2,
@@ -340,6 +344,7 @@ const authKey = "stranger-"
 // authFailed is a client with a wrong secret.
 var authFailed = &Workload{
 	ID:       "auth-failed",
+	Anywhere: true,
 	Sentence: "a client has a wrong secret, which is answered E auth_failed and an end; it asks for two keys",
 	Only:     unswept,
 	Exchange: func(g *frames.Grammar) []Expected {

@@ -24,7 +24,8 @@ const (
 
 // hotReconnect is a server that takes connections and drops them.
 var hotReconnect = &Workload{
-	ID: "hot-reconnect",
+	ID:       "hot-reconnect",
+	Anywhere: true,
 	Sentence: "every connection is accepted and closed with a FIN 5 ms later for 3.2 s, while one call (wait 4 s, lease 5 s) waits; " +
 		"after that connections are served",
 	Own: &OwnFault{
@@ -153,7 +154,8 @@ const (
 // time, and in a second round one that came too late. The tool's own holder has the key
 // until the client has stopped, so that it cannot have the grant before.
 var frozen = &Workload{
-	ID: "frozen",
+	ID:       "frozen",
+	Anywhere: true,
 	Sentence: "a call (wait 1.5 s, lease 6 s) waits for a held key; every thread of its client is stopped, the key is granted to it, and it goes on " +
 		"0.5 s after its deadline; if its session is then still open, it is asked for another key, and its release of the grant is awaited; " +
 		"then once more, but the key is granted 0.35 s after the deadline",
@@ -183,7 +185,7 @@ func (r *caseRun) frozenOver(key string, late time.Duration) bool {
 	from, _ := r.rec.Events(0)
 	c := r.acquire("c1", key, frozenWait, frozenLease)
 	r.seen(c, 1)
-	if !r.oversleep(c, late, func() { r.srv.Release(key, token) }) {
+	if !r.oversleep(c, late, func() { r.releaseOwn(key, token) }) {
 		return false
 	}
 	r.use(c)
@@ -191,7 +193,11 @@ func (r *caseRun) frozenOver(key string, late time.Duration) bool {
 		return !r.over()
 	}
 	r.use(r.acquire("c1", meltedKey, second, 5*second))
-	r.until(frozenLease+second, onceOver(key))
+	over := onceOver(key)
+	if r.own != nil {
+		over = r.releaseSeen(c.key)
+	}
+	r.until(frozenLease+second, over)
 	return !r.over()
 }
 

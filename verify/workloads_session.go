@@ -25,7 +25,8 @@ const (
 // too late; if its session stays, a further answer on it shows that the grant was
 // read, and its lease is awaited.
 var cancelled = &Workload{
-	ID: "cancel",
+	ID:       "cancel",
+	Anywhere: true,
 	Sentence: "a first client's call for a held key is cancelled after it was sent, and the same key is acquired by its next call (lease 6 s); " +
 		"a second client's call (lease 2 s) is cancelled while the holder releases, then it acquires another key",
 	Only: unswept,
@@ -55,7 +56,7 @@ func (r *caseRun) cancelWaiting(client string) {
 	r.use(c)
 	next := r.acquire(client, dropKey, 2*second, 6*second)
 	r.seen(next, 2)
-	r.srv.Release(dropKey, token)
+	r.releaseOwn(dropKey, token)
 	r.use(next)
 }
 
@@ -68,7 +69,7 @@ func (r *caseRun) cancelGranted(client string) {
 	defer r.close(client)
 	c := r.acquire(client, raceKey, 8*second, 2*second)
 	r.seen(c, 1)
-	r.cancelCall(c, func() { r.srv.Release(raceKey, token) })
+	r.cancelCall(c, func() { r.releaseOwn(raceKey, token) })
 	r.use(c)
 	if c.outcome == history.OutcomeAcquired {
 		return
@@ -112,7 +113,8 @@ const (
 // twoSessions has one client with two sessions, if it uses one for each call, and
 // lets a call on one of them run into its deadline, three times.
 var twoSessions = &Workload{
-	ID: "two-sessions",
+	ID:       "two-sessions",
+	Anywhere: true,
 	Sentence: "three times, one client has two calls waiting: one (wait 1.2 s) runs into its deadline without an answer, " +
 		"and the other's key is released when that is over",
 	Only: unswept,
@@ -144,7 +146,7 @@ var twoSessions = &Workload{
 			// what it closed is seen.
 			r.until(noticeLimit, endedFor("c1", quietKey))
 			r.pause(watchAfter)
-			r.srv.Release(key, token)
+			r.releaseOwn(key, token)
 			r.use(other)
 		}
 	},
@@ -177,7 +179,8 @@ const (
 // silentServer never answers the first client, and the second one only when more than
 // half of its wait is over.
 var silentServer = &Workload{
-	ID: "silent-server",
+	ID:       "silent-server",
+	Anywhere: true,
 	Sentence: "a first client's request (wait 1 s) is lost, and its session watched for as long as it may be open (--grace and --tolerance); " +
 		"then the same key is acquired by its next call; a second client's (wait 3 s) is granted after 1.8 s",
 	Own: &OwnFault{
@@ -218,7 +221,7 @@ func (r *caseRun) grantedAtLength(client string) {
 	c := r.acquire(client, halfKey, 3*second, 5*second)
 	r.seen(c, 1)
 	r.pause(1800 * time.Millisecond)
-	r.srv.Release(halfKey, token)
+	r.releaseOwn(halfKey, token)
 	r.use(c)
 }
 
@@ -230,7 +233,8 @@ const (
 // releaseLost loses the answer to a release, or the connection in it. (The cut at each
 // byte of the release and of its answer is part of single.)
 var releaseLost = &Workload{
-	ID: "release-lost",
+	ID:       "release-lost",
+	Anywhere: true,
 	Sentence: "a key is acquired and released, and the answer to the release never comes, or the connection is cut in it; " +
 		"then another key is acquired and released",
 	Only: func(t *faults.Type, x Expected) bool {
@@ -308,7 +312,8 @@ const (
 
 // heldPastLease keeps tickets, not replies.
 var heldPastLease = &Workload{
-	ID: "held-past-lease",
+	ID:       "held-past-lease",
+	Anywhere: true,
 	Sentence: "one client stays inside past half of its lease of 2 s and releases; " +
 		"another stays inside past the whole lease, and then releases what is no longer its own",
 	Only: unswept,
@@ -332,7 +337,7 @@ var heldPastLease = &Workload{
 		wg.Go(func() {
 			defer r.close("c2")
 			r.stayInside(all, func() {
-				r.until(pastLease+second, once(grantOver(pastAllKey, all.token)))
+				r.leaseOver(all)
 				r.pause(watchAfter)
 			})
 		})

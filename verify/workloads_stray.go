@@ -70,7 +70,7 @@ func (r *caseRun) interrupted(client, key, next string) {
 	if !ok {
 		return
 	}
-	r.srv.Release(key, token)
+	r.releaseOwn(key, token)
 	r.use(c)
 	r.afterwards(client, next)
 }
@@ -82,7 +82,8 @@ const (
 
 // strayReply is a grant for somebody else.
 var strayReply = &Workload{
-	ID: "stray-reply",
+	ID:       "stray-reply",
+	Anywhere: true,
 	Sentence: "a client that waits for a held key gets a grant of that key for another owner (in ticketing-v0 a grant of a key that it never asked for); " +
 		"then the key becomes free, another is asked for, and the release of the foreign grant is awaited",
 	Own: beforeKeepAlive("inject-stray", func(g *frames.Grammar, q request) []byte {
@@ -106,7 +107,8 @@ const (
 
 // wrongKeyReply is a grant with the right owner and a key that nobody asked for.
 var wrongKeyReply = &Workload{
-	ID: "wrong-key-reply",
+	ID:       "wrong-key-reply",
+	Anywhere: true,
 	Sentence: "a client that waits for a held key gets a grant of another key for its owner; " +
 		"then the key becomes free, another is asked for, and the release of the wrong grant is awaited",
 	Dialects: []string{dialectCurrent},
@@ -127,7 +129,8 @@ const reversedKey = "reversed-1"
 // Its own fault resets the second connection, so that a client which would rather
 // have a session for each call puts both on the first.
 var reversedReplies = &Workload{
-	ID: "reversed-replies",
+	ID:       "reversed-replies",
+	Anywhere: true,
 	Sentence: "a client waits for a held key and asks for it again with wait 0, which is answered first, with T; then the key becomes free, " +
 		"and A comes for the first call; a second connection is reset at once",
 	Dialects: []string{dialectCurrent},
@@ -147,7 +150,7 @@ var reversedReplies = &Workload{
 		first := r.acquire("c1", reversedKey, 4*second, 5*second)
 		r.seen(first, 1)
 		r.use(r.acquire("c1", reversedKey, 0, 6*second))
-		r.srv.Release(reversedKey, token)
+		r.releaseOwn(reversedKey, token)
 		r.use(first)
 		r.close("c1")
 	},
@@ -158,7 +161,8 @@ const newlineKey = "newline-10"
 // newlineToken has 0x0A in every byte of the fixed fields but the owner, which is the
 // client's own choice, and the op.
 var newlineToken = &Workload{
-	ID: "newline-token",
+	ID:    "newline-token",
+	Needs: "a token of 0x0A in every byte",
 	Sentence: "a key is acquired with a wait and a lease of 10 s, which are 0x0A on the wire, the token is 0x0A in every byte, " +
 		"and the key is held, so that the grant comes on its own",
 	FirstToken: singleToken - 1,
@@ -174,7 +178,7 @@ var newlineToken = &Workload{
 		}
 		c := r.acquire("c1", newlineKey, 10*second, 10*second)
 		r.seen(c, 1)
-		r.srv.Release(newlineKey, token)
+		r.releaseOwn(newlineKey, token)
 		r.use(c)
 		r.close("c1")
 	},
@@ -187,7 +191,8 @@ const (
 
 // unknownOp is a frame with an op that the dialect does not have.
 var unknownOp = &Workload{
-	ID: "unknown-op",
+	ID:       "unknown-op",
+	Anywhere: true,
 	Sentence: "a client that waits for a held key gets a frame with an unknown op; if it stays, the grant of the key comes behind it, " +
 		"and another key is asked for",
 	Own: beforeKeepAlive("inject-garbage", func(*frames.Grammar, request) []byte {
@@ -210,7 +215,8 @@ const (
 // malformed is frames whose text breaks the limits, and an error that is none of the
 // three that a client knows; each is for a client of its own.
 var malformed = &Workload{
-	ID: "malformed",
+	ID:       "malformed",
+	Anywhere: true,
 	Sentence: "four clients that wait for held keys get a grant whose key has a space, one whose key is no UTF-8, one whose key is empty, " +
 		"and an error that is none of those a client knows; if they stay, the grant of the key comes behind it, and another key is asked for",
 	Own: beforeKeepAlive("inject-garbage", malformedFor),
@@ -235,7 +241,7 @@ var malformed = &Workload{
 		var wg sync.WaitGroup
 		for _, c := range calls {
 			wg.Go(func() {
-				r.srv.Release(c.key, tokens[c])
+				r.releaseOwn(c.key, tokens[c])
 				r.use(c)
 				r.afterwards(c.client, c.key+"-next")
 				r.close(c.client)
@@ -269,7 +275,8 @@ const (
 // overlong is a frame over the limit of its text, and an answer to the call behind
 // it.
 var overlong = &Workload{
-	ID: "overlong",
+	ID:       "overlong",
+	Anywhere: true,
 	Sentence: "a client that waits for a held key gets a grant with a key of 600 bytes and, behind it, T for its call; " +
 		"then another key is asked for",
 	Own: beforeKeepAlive("inject-garbage", func(g *frames.Grammar, q request) []byte {
@@ -303,6 +310,7 @@ const (
 // duplicateGrant is a grant that is delivered twice.
 var duplicateGrant = &Workload{
 	ID:       "duplicate-grant",
+	Anywhere: true,
 	Sentence: "a grant is delivered twice; its call enters, stays inside while two other keys are acquired and released, leaves and releases",
 	Own: &OwnFault{
 		Fault: "duplicate", Frame: FrameID{Dir: frames.ServerToClient, Op: "A", Nth: 1}, AtEnd: true,

@@ -27,7 +27,8 @@ const (
 // end. It is right, and only a client that expects an answer from the first byte of
 // its write on is ready for it.
 var earlyReply = &Workload{
-	ID: "early-reply",
+	ID:    "early-reply",
+	Needs: "a grant before its request is whole",
 	Sentence: "one client acquires and releases a free key 25 times (wait 2 s, lease 5 s); " +
 		"each grant is written as soon as byte 11 of its request is in",
 	Only: func(*faults.Type, Expected) bool { return false },

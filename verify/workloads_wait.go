@@ -134,7 +134,8 @@ const (
 
 // fullQueue is a key whose queue is full.
 var fullQueue = &Workload{
-	ID: "busy",
+	ID:    "busy",
+	Needs: "a queue of one place",
 	Sentence: "a key whose queue is full is asked for (busy at once; in ticketing-v0 the server closes the connection), " +
 		"then a free key is acquired and released",
 	QueueLimit: 1,

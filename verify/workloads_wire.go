@@ -111,7 +111,8 @@ const noticeLimit = 300 * time.Millisecond
 // halfClose is a server that ends its sending side, first of an idle session,
 // then of one with a call under way.
 var halfClose = &Workload{
-	ID: "half-close",
+	ID:       "half-close",
+	Anywhere: true,
 	Sentence: "the server ends its sending side (FIN) of an idle session and goes on reading; a second key is acquired and released; " +
 		"then it does so while a call waits for a held key",
 	Exchange: func(g *frames.Grammar) []Expected {
@@ -126,12 +127,12 @@ var halfClose = &Workload{
 			return
 		}
 		r.use(r.acquire("c1", halfKey1, second, 5*second))
-		r.srv.HalfClose()
+		r.halfClose()
 		r.until(noticeLimit, allEnded("c1"))
 		r.use(r.acquire("c1", halfKey2, second, 5*second))
 		waiting := r.acquire("c1", halfKey3, 2*second, 5*second)
 		r.seen(waiting, 1)
-		r.srv.HalfClose()
+		r.halfClose()
 		r.use(waiting)
 		r.close("c1")
 	},
@@ -142,7 +143,8 @@ const aliveKey = "alive-1"
 // keepAlive is a server that sends lone newlines, while a call waits, between two
 // and in front of an answer.
 var keepAlive = &Workload{
-	ID: "keep-alive",
+	ID:       "keep-alive",
+	Anywhere: true,
 	Sentence: "the server sends keep-alives while a call waits, in front of its grant, while the client is inside, " +
 		"and before the answer to the release",
 	Exchange: func(g *frames.Grammar) []Expected {
@@ -157,12 +159,12 @@ var keepAlive = &Workload{
 		}
 		c := r.acquire("c1", aliveKey, 2*second, 5*second)
 		r.seen(c, 1)
-		r.srv.KeepAlive()
-		r.srv.KeepAlive()
-		r.srv.Release(aliveKey, token)
+		r.keepAlive()
+		r.keepAlive()
+		r.releaseOwn(aliveKey, token)
 		if c.settle() {
 			c.enter()
-			r.srv.KeepAlive()
+			r.keepAlive()
 			c.leave()
 			c.release()
 		}
