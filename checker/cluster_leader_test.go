@@ -105,20 +105,62 @@ func TestLeaderStaysNeedsAControl(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t, v1)
+			s := newScript(t, v1).idle(9).wait(2 * quiet)
 			for n := 1; n <= 3; n++ {
 				s.idle(n)
 				before(s, n)
 				s.pass(s.word(n, "L", "b:1")).seen(n, "fin").wait(quiet)
 			}
+			s.add(history.Event{Kind: history.CaseEnding})
 			wantChecked(t, s.want(s.ofCluster()), "leader-stays", false)
 		})
 	}
-	s := newScript(t, v1)
+	s := newScript(t, v1).idle(9).wait(2 * quiet)
 	for n := 1; n <= 2; n++ {
 		s.idle(n).pass(s.word(n, "L", "b:1")).seen(n, "fin").wait(quiet)
 	}
+	s.add(history.Event{Kind: history.CaseEnding})
 	wantChecked(t, s.want(s.ofCluster()), "leader-stays", false)
+}
+
+// What happens around one of three notices makes that one prove nothing.
+func TestLeaderStaysOneOfThree(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after func(s *script)
+		checked       bool
+	}{
+		"closed at once":      {nil, func(s *script) { s.seen(3, "fin") }, true},
+		"just opened":         {func(s *script) { s.open(33, "c1").pass(s.word(33, "L", "b:1")).seen(33, "fin") }, func(s *script) { s.seen(3, "fin") }, true},
+		"closed before":       {func(s *script) { s.seen(3, "fin") }, nil, false},
+		"ended by us before":  {func(s *script) { s.sent(3, "fin").wait(quiet) }, func(s *script) { s.seen(3, "fin") }, false},
+		"the client's second": {nil, func(s *script) { s.openAt(33, "c1", "a:1").seen(3, "fin") }, true},
+		"another's call":      {nil, func(s *script) { s.open(33, "c2").ask(33, "c2", "k33", sec, sec).seen(3, "fin") }, true},
+		"a fault":             {nil, func(s *script) { s.add(history.Event{Kind: history.Fired, Session: 3}).seen(3, "fin") }, false},
+		"a cancel":            {nil, func(s *script) { s.event(history.CancelAsked, 3, "").seen(3, "fin") }, false},
+		"the end of the case": {nil, func(s *script) { s.add(history.Event{Kind: history.CaseEnding}).seen(3, "fin") }, false},
+		"another release":     {func(s *script) { s.ask2release(1).wait(quiet) }, func(s *script) { s.seen(3, "fin") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, v1).given("c1", "a:1", "b:1").idle(9).wait(2 * quiet)
+			for n := 1; n <= 2; n++ {
+				s.idle(n).pass(s.word(n, "L", "b:1")).seen(n, "fin").wait(quiet)
+			}
+			s.idle(3)
+			if c.before != nil {
+				c.before(s)
+			}
+			s.pass(s.word(3, "L", "b:1"))
+			if c.after != nil {
+				c.after(s)
+			}
+			s.wait(quiet).add(history.Event{Kind: history.CaseEnding})
+			var want []string
+			if c.checked {
+				want = []string{"leader-stays hygiene"}
+			}
+			wantChecked(t, s.want(s.ofCluster(), want...), "leader-stays", c.checked)
+		})
+	}
 }
 
 // round is one client of three nodes that is told of a leader and then of none.
