@@ -72,7 +72,7 @@ func (v *view) hintings() []hinting {
 	var out []hinting
 	for _, w := range v.words(opError) {
 		client := w.s.client
-		if w.text != reasonNoLeader || !w.end().before(w.s.closed.moment) || w.s.cutFirst(w.s.closed.moment) {
+		if w.text != reasonNoLeader || !v.leftAfter(w.s, w.end()) || w.s.cutFirst(w.s.closed.moment) {
 			continue
 		}
 		l, ok := v.latestNotice(notices, w)

@@ -284,10 +284,10 @@ func (l *ledger) acquires(d *dialogue) {
 			continue
 		}
 		from := asked[0].first()
-		lease := time.Duration(0)
+		lease := maxLease + time.Second
 		for _, f := range asked {
-			if n, _, ok := f.field(fieldLease); ok && (lease == 0 || time.Duration(n)*time.Second < lease) {
-				lease = time.Duration(n) * time.Second
+			if n, _, ok := f.field(fieldLease); ok {
+				lease = min(lease, time.Duration(n)*time.Second)
 			}
 		}
 		for _, r := range w.replies {
