@@ -263,7 +263,8 @@ const repeatedKey = "repeated-1"
 // releaseRepeated cuts the connection in the answer to a release by key, when somebody
 // else has been granted the key.
 var releaseRepeated = &Workload{
-	ID: "release-repeated",
+	ID:       "release-repeated",
+	Anywhere: true,
 	Sentence: "a first client enters, and a second waits for its key; the first leaves and releases, and the connection is cut in the answer; " +
 		"the second enters; when the first's release is over, a third asks while the second is inside",
 	Dialects: []string{dialectV0},
