@@ -52,6 +52,9 @@ func (r *caseRun) door(client string, node int) (addr string, ok bool) {
 		r.fail(fmt.Errorf("cannot listen for client %s: %w", client, err))
 		return "", false
 	}
+	if node > 0 {
+		l = &nextDoor{Listener: l, before: func() { r.until(doorOrder, r.entered(client, node-1)) }}
+	}
 	r.wg.Go(func() {
 		var err error
 		if r.cluster == nil {
@@ -64,6 +67,35 @@ func (r *caseRun) door(client string, node int) (addr string, ok bool) {
 		}
 	})
 	return l.Addr().String(), true
+}
+
+// doorOrder is how long a client's first connection at one of its addresses waits for
+// that at the address before.
+const doorOrder = 20 * time.Millisecond
+
+// nextDoor has its first connection taken after another door's: a client that dials all
+// its addresses at once means them in their order, and sessions are numbered so.
+type nextDoor struct {
+	net.Listener
+	before func() // nil once it was waited for
+}
+
+// Accept is called by one goroutine.
+func (d *nextDoor) Accept() (net.Conn, error) {
+	c, err := d.Listener.Accept()
+	if err == nil && d.before != nil {
+		d.before()
+		d.before = nil
+	}
+	return c, err
+}
+
+// entered returns a condition for until: a client has connected at one of its addresses.
+func (r *caseRun) entered(client string, node int) func(history.Event) bool {
+	addr := r.addrOf(client, node)
+	return once(func(e history.Event) bool {
+		return e.Kind == history.SessionOpened && e.Client == client && e.Addr == addr
+	})
 }
 
 // canary opens an address that no client is given. What connects there is recorded
