@@ -52,6 +52,10 @@ func (v *view) deadline(c *call) (time.Duration, bool) {
 	return 0, false
 }
 
+// longest is the most that a library can have been given for the call's wait, if it
+// takes whole seconds only.
+func (c *call) longest() time.Duration { return time.Duration(wholeSeconds(c.wait)) * time.Second }
+
 // attempt is one A frame received from a client, or the part of it that came.
 type attempt struct {
 	*wireFrame

@@ -66,10 +66,10 @@ func (v *view) told(c *call, f *wireFrame, token uint64) *grant {
 	return g
 }
 
-// surelyOver is a time at which the deadline of c has passed for certain: its wait
-// after the first byte of its A was received. It is false where there is none.
+// surelyOver is a time at which the deadline of c has passed for certain: its longest
+// wait after the first byte of its A was received. It is false where there is none.
 func (v *view) surelyOver(c *call) (time.Duration, bool) {
-	wait := c.wait
+	wait := c.longest()
 	if wait == 0 && v.owners {
 		wait = zeroDeadline
 	}

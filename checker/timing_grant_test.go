@@ -15,7 +15,7 @@ import (
 func belated(t *testing.T, dialect string, wait, lease, after time.Duration) *script {
 	s := newScript(t, dialect)
 	s.open(1, "c1").open(2, "c1").till(sec-2*msec).ask(1, "c1", "k1", wait, lease)
-	s.pass(s.req(1, "k1", min(uint64(wait/sec), 255), uint64(lease/sec), 77)).granted(1, "k1", 7, lease)
+	s.pass(s.req(1, "k1", min(uint64(wholeSeconds(wait)), 255), uint64(lease/sec), 77)).granted(1, "k1", 7, lease)
 	a := s.got(1, "k1", 77, 7)
 	n := len(a.b)
 	return s.recv(a, 0, n).write(a, 0, n-1).till(sec+after).write(a, n-1, n)
@@ -31,6 +31,8 @@ func TestLateGrantEntered(t *testing.T) {
 		{sec, 2500 * msec, true},
 		{5 * sec, 5*sec + 200*msec, false},
 		{5 * sec, 5*sec + 201*msec, true},
+		{1500 * msec, 2*sec + 200*msec, false}, // the library may take whole seconds only
+		{1500 * msec, 2*sec + 201*msec, true},
 		{0, 5*sec + 200*msec, false},
 		{0, 5*sec + 201*msec, true},
 		{300 * sec, 299 * sec, false},

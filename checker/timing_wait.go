@@ -25,6 +25,7 @@ type waitBounds struct {
 // and the client is given stampSlack for it. Downwards: the library cannot have
 // begun before it was asked, and had written the field when it was received. Below
 // a second the upper bound is a second, since what is over is for expired-unsent.
+// For a library whose waits are whole seconds the adapter has to round up.
 //
 // A wait over what the field can hold may be cut to it, and the deadline with it
 // (spec/ticketing.md §3.2): the lower bound is that of the cut wait, the upper
@@ -40,7 +41,7 @@ func (v *view) boundsOf(a *attempt) (waitBounds, bool) {
 	b.full = min(wholeSeconds(c.wait), most)
 	b.high = b.full
 	if b.nonce, ok = v.byID[a.session].nonceSent(); ok {
-		b.high = max(wholeSeconds(c.wait+stampSlack-since(c.started, b.nonce)), 1)
+		b.high = max(wholeSeconds(c.longest()+stampSlack-since(c.started, b.nonce)), 1)
 	}
 	b.left = min(c.wait, time.Duration(most)*time.Second) - since(c.asked, read)
 	b.low = wholeSeconds(b.left)

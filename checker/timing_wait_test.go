@@ -86,6 +86,28 @@ func TestWaitAboveWhatRemained(t *testing.T) {
 	first(t, s.want(s.timed(), "wait-recomputed contract"), `call 1 on key "k1" sent a wait of 10 s in c2s.A.1 on session 1 although at most 7 s of its wait of 10s can have remained: the nonce was sent 3500.000 ms after the call had started`)
 }
 
+// A library whose waits are whole seconds is given the wait rounded up.
+func TestWaitOfWholeSeconds(t *testing.T) {
+	for _, c := range []struct {
+		wait, hold time.Duration
+		wire       uint64
+		late       bool
+	}{
+		{1500 * msec, 861 * msec, 2, false},
+		{1500 * msec, 1200 * msec, 2, true},
+		{9500 * msec, 3500 * msec, 7, false},
+		{9500 * msec, 3500 * msec, 8, true},
+	} {
+		s := connecting(t, v1, c.wait, c.hold)
+		s.pass(s.req(1, "k1", c.wire, 30, 77))
+		var want []string
+		if c.late {
+			want = []string{"wait-recomputed contract"}
+		}
+		s.want(s.timed(), want...)
+	}
+}
+
 // The clauses bind official clients of the current dialect.
 func TestWaitSeverity(t *testing.T) {
 	for _, d := range []string{v1, v0} {

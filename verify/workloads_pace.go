@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -140,12 +141,11 @@ const (
 	frozenKey   = "frozen-1"
 	frozenLater = "frozen-2"
 	meltedKey   = "frozen-3"
-	frozenWait  = 1500 * time.Millisecond
+	frozenWait  = 2 * time.Second
 	frozenLease = 6 * time.Second
 	// overslept is how long after the deadline a client is continued.
 	overslept = 500 * time.Millisecond
-	// tooLate is how long after it the key is granted in the second round: before the
-	// server's time is up, which is a whole number of seconds.
+	// tooLate is how long after it the grant comes in the second round.
 	tooLate = 350 * time.Millisecond
 )
 
@@ -156,9 +156,9 @@ const (
 var frozen = &Workload{
 	ID:       "frozen",
 	Anywhere: true,
-	Sentence: "a call (wait 1.5 s, lease 6 s) waits for a held key; every thread of its client is stopped, the key is granted to it, and it goes on " +
+	Sentence: "a call (wait 2 s, lease 6 s) waits for a held key; every thread of its client is stopped, the key is granted to it, and it goes on " +
 		"0.5 s after its deadline; if its session is then still open, it is asked for another key, and its release of the grant is awaited; " +
-		"then once more, but the key is granted 0.35 s after the deadline",
+		"then once more, but the grant is held back until 0.35 s after the deadline",
 	Alone: true,
 	Only:  func(*faults.Type, Expected) bool { return false },
 	Exchange: func(g *frames.Grammar) []Expected {
@@ -169,15 +169,14 @@ var frozen = &Workload{
 			return
 		}
 		defer r.close("c1")
-		if r.frozenOver(frozenKey, -frozenWait) {
-			r.frozenOver(frozenLater, tooLate)
+		if r.frozenOver(frozenKey, false) {
+			r.frozenOver(frozenLater, true)
 		}
 	},
 }
 
-// frozenOver is one round, in which the key is granted to the stopped client that long
-// after its deadline. It is false if the case cannot go on.
-func (r *caseRun) frozenOver(key string, late time.Duration) bool {
+// frozenOver is one round. It is false if the case cannot go on.
+func (r *caseRun) frozenOver(key string, late bool) bool {
 	token, ok := r.hold(key)
 	if !ok {
 		return false
@@ -185,6 +184,9 @@ func (r *caseRun) frozenOver(key string, late time.Duration) bool {
 	from, _ := r.rec.Events(0)
 	c := r.acquire("c1", key, frozenWait, frozenLease)
 	r.seen(c, 1)
+	if late && !r.holdGrant(c) {
+		return false
+	}
 	if !r.oversleep(c, late, func() { r.releaseOwn(key, token) }) {
 		return false
 	}
@@ -201,16 +203,37 @@ func (r *caseRun) frozenOver(key string, late time.Duration) bool {
 	return !r.over()
 }
 
+// holdGrant holds the grant of a call back until the rule with the call's key as its id
+// is disarmed. It is false if the case cannot go on.
+func (r *caseRun) holdGrant(c *call) bool {
+	hold, _ := faults.ByID("hold")
+	q, ok := r.requestOf(c)
+	if !ok {
+		return !r.over()
+	}
+	err := r.px.Arm(faults.Rule{
+		ID: c.key, Fault: hold, Args: faults.Args{"most": frozenWait + second}, Times: 1,
+		Trigger: faults.Trigger{Dir: frames.ServerToClient, Op: "A", Session: q.session},
+	})
+	if err != nil {
+		r.fail(fmt.Errorf("the fault cannot be armed: %w", err))
+	}
+	return err == nil
+}
+
 // oversleep stops the client of a call over its deadline, and does something when it
-// has stopped, not sooner than that long after the deadline. It is false if the case
-// cannot go on.
-func (r *caseRun) oversleep(c *call, late time.Duration, then func()) bool {
+// has stopped; a grant that is held back is let go when the deadline has passed. It is
+// false if the case cannot go on.
+func (r *caseRun) oversleep(c *call, late bool, then func()) bool {
 	defer r.thaw()
 	if !r.freeze(c.client) {
 		return false
 	}
-	r.pause(time.Until(c.deadline()) + late)
 	then()
+	if late {
+		r.pause(time.Until(c.deadline()) + tooLate)
+		r.px.Disarm(c.key)
+	}
 	r.pause(time.Until(c.deadline()) + overslept)
 	return !r.over()
 }
