@@ -106,7 +106,7 @@ func NewPlan(o Options) (*Plan, error) {
 		return nil, err
 	}
 	if len(o.Cases) > 0 {
-		return p, p.pickCases(allCases(p.Grammar, SweepFull, len(p.KeyPrefix)))
+		return p, p.pickCases()
 	}
 	for _, c := range allCases(p.Grammar, p.Sweep, len(p.KeyPrefix)) {
 		if p.selected(c) && (p.Sweep != SweepSmoke || c.Workload.Smoke || slices.Contains(p.Workloads, c.ID.Workload)) {
@@ -138,31 +138,48 @@ func wants(list []string, word string) bool {
 	return len(list) == 0 || slices.Contains(list, "all") || slices.Contains(list, word)
 }
 
-// pickCases takes the cases named one by one.
-func (p *Plan) pickCases(all []Case) error {
-	known := map[string]Case{}
-	var words []string
-	for _, c := range all {
-		known[c.ID.String()] = c
-		words = append(words, c.ID.String())
+// pickCases takes the cases named one by one. Only the workloads that they name are
+// listed.
+func (p *Plan) pickCases() error {
+	named := map[string]bool{}
+	for _, s := range p.Options.Cases {
+		if id, err := ParseCaseID(s); err == nil {
+			named[id.Workload] = true
+		}
 	}
+	list := casesOf(slices.DeleteFunc(Workloads(), func(w *Workload) bool { return !named[w.ID] }), p.Grammar, SweepFull, len(p.KeyPrefix))
+	known := make(map[CaseID]Case, len(list))
+	for _, c := range list {
+		known[c.ID] = c
+	}
+	taken := map[CaseID]bool{}
 	for _, s := range p.Options.Cases {
 		id, err := ParseCaseID(s)
 		if err != nil {
-			return usagef("%s%s", err, DidYouMean(s, words))
+			return usagef("%s%s", err, p.nearest(s))
 		}
-		c, ok := known[id.String()]
+		c, ok := known[id]
 		if !ok {
-			return usagef("there is no case %q: %s%s", s, p.whyNot(id, all), DidYouMean(s, words))
+			return usagef("there is no case %q: %s%s", s, p.whyNot(id, list), p.nearest(s))
 		}
 		if !p.selected(c) {
 			return usagef("case %q is not among the workloads and faults that --workload and --fault select", s)
 		}
-		if !slices.ContainsFunc(p.Cases, func(have Case) bool { return have.ID == c.ID }) {
+		if !taken[id] {
+			taken[id] = true
 			p.Cases = append(p.Cases, c)
 		}
 	}
 	return nil
+}
+
+// nearest suggests the case id that is nearest to a wrong one.
+func (p *Plan) nearest(s string) string {
+	var words []string
+	for _, c := range allCases(p.Grammar, SweepFull, len(p.KeyPrefix)) {
+		words = append(words, c.ID.String())
+	}
+	return DidYouMean(s, words)
 }
 
 // whyNot says which part of an id does not exist.

@@ -100,6 +100,7 @@ func minus(a, b []string) []string {
 // TestListIsUniqueAndComplete: no id twice, every id can be read back and picked,
 // every workload has its run without a fault.
 func TestListIsUniqueAndComplete(t *testing.T) {
+	t.Parallel()
 	for _, dialect := range frames.Names() {
 		p := plan(t, Options{Dialect: dialect})
 		list := ids(p)
@@ -133,6 +134,7 @@ func TestListIsUniqueAndComplete(t *testing.T) {
 // TestEveryIDCanFire: the rule of each case would act on its frame and on no
 // other of its exchange.
 func TestEveryIDCanFire(t *testing.T) {
+	t.Parallel()
 	for _, dialect := range frames.Names() {
 		for _, c := range plan(t, Options{Dialect: dialect}).Cases {
 			rules, err := rulesOf(c, frames.MustBuiltin(dialect))
@@ -170,6 +172,7 @@ func TestEveryIDCanFire(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
+	t.Parallel()
 	count := func(o Options) int { return len(plan(t, o).Cases) }
 	all := count(Options{})
 	if n := count(Options{Workloads: []string{"all"}, Faults: []string{"all"}, Rules: []string{"all"}}); n != all {
@@ -221,6 +224,7 @@ func TestCasesAsNamed(t *testing.T) {
 // TestWrongOptions: every mistake is one line that names it and, where there is
 // one, the nearest right word.
 func TestWrongOptions(t *testing.T) {
+	t.Parallel()
 	one := func(s ...string) []string { return s }
 	for _, c := range []struct {
 		o    Options
@@ -294,6 +298,7 @@ func TestDefaults(t *testing.T) {
 // TestSweeps: each sweep is a part of the next; standard has every fault but the
 // byzantine ones, and those come when they are named.
 func TestSweeps(t *testing.T) {
+	t.Parallel()
 	for _, dialect := range frames.Names() {
 		smoke, standard, full := ids(plan(t, Options{Dialect: dialect, Sweep: SweepSmoke})), ids(plan(t, Options{Dialect: dialect})), ids(plan(t, Options{Dialect: dialect, Sweep: SweepFull}))
 		if extra := minus(smoke, standard); len(extra) > 0 || len(smoke) < 50 || len(smoke) > len(standard)/5 {

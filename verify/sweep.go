@@ -17,6 +17,10 @@ const (
 // allCases lists every case of a dialect, in workload, exchange, fault and
 // offset order. Keys are longer than the workloads' by so many bytes.
 func allCases(g *frames.Grammar, sweep string, longer int) []Case {
+	return casesOf(workloads, g, sweep, longer)
+}
+
+func casesOf(workloads []*Workload, g *frames.Grammar, sweep string, longer int) []Case {
 	var out []Case
 	for _, w := range workloads {
 		if !w.Knows(g.Name) {
