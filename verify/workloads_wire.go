@@ -138,7 +138,11 @@ var halfClose = &Workload{
 	},
 }
 
-const aliveKey = "alive-1"
+const (
+	aliveKey = "alive-1"
+	// aliveToken is the embedded server's second: the tool's own holder has the first.
+	aliveToken = 2
+)
 
 // keepAlive is a server that sends lone newlines, while a call waits, between two
 // and in front of an answer.
@@ -150,7 +154,7 @@ var keepAlive = &Workload{
 	Exchange: func(g *frames.Grammar) []Expected {
 		return newExchange(g).session(1).
 			c2s("A", aliveKey).keepAlive().keepAlive().s2c("A", aliveKey).keepAlive().
-			c2s("R", aliveKey).s2c("R", aliveKey).list
+			c2s("R", aliveKey).s2c("R", aliveKey).token(aliveToken).list
 	},
 	Run: func(r *caseRun) {
 		token, ok := r.hold(aliveKey)
