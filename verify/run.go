@@ -42,7 +42,7 @@ type CaseResult struct {
 	Outcomes []outcome
 	views    views
 	took     time.Duration
-	frames   map[FrameID]bool // of a run without a fault: what it contained
+	frames   map[FrameID]bool // of a run without a fault: what it contained; false: for a client that had left
 	// reached: the clients on whom the fault acted; in a run without one, those on
 	// whom the workload's own would.
 	reached  map[string]bool
@@ -289,6 +289,9 @@ func canFire(c Case, control CaseResult) (checker.Verdict, string) {
 	case control.frames == nil:
 		return checker.Inconclusive, "the workload's run without a fault is inconclusive: " + control.Reason
 	case !control.frames[c.ID.Frame]:
+		if _, came := control.frames[c.ID.Frame]; came {
+			return checker.Skipped, fmt.Sprintf("in the run without a fault the client had ended its side of the connection (FIN or RST) before %s came", c.ID.Frame)
+		}
 		return checker.Skipped, fmt.Sprintf("the client's run without a fault has no frame %s", c.ID.Frame)
 	}
 	return checker.Safe, ""
@@ -439,7 +442,12 @@ func (t *CaseResult) read(events []history.Event) {
 			gone[e.Session] = true
 		case e.Kind == history.CallAsked:
 			open[e.Call] = true
-		case e.Kind == history.Received && e.Off == 0 && e.Frame.Op != "" && !(gone[e.Session] && e.Dir == frames.ServerToClient):
+		case e.Kind == history.Received && e.Off == 0 && e.Frame.Op != "" && gone[e.Session] && e.Dir == frames.ServerToClient:
+			// A fault on it may find nobody, and is not tried; false says that it came.
+			if f := (FrameID{Dir: e.Frame.Dir, Op: e.Frame.Op, Nth: e.Frame.Nth}); !seen[f] {
+				seen[f] = false
+			}
+		case e.Kind == history.Received && e.Off == 0 && e.Frame.Op != "":
 			f := FrameID{Dir: e.Frame.Dir, Op: e.Frame.Op}
 			of := f
 			of.Session = e.Session

@@ -13,6 +13,7 @@ import (
 
 	"tornwire/adapter"
 	"tornwire/checker"
+	"tornwire/history"
 )
 
 // counted counts how often an adapter is started.
@@ -156,6 +157,20 @@ func TestCanFire(t *testing.T) {
 	}
 	if got, why := canFire(c, CaseResult{Verdict: checker.Skipped, Reason: "no way"}); got != checker.Skipped || why != "no way" {
 		t.Errorf("%s, %q", got, why)
+	}
+	ref := &history.FrameRef{Dir: c.ID.Frame.Dir, Op: c.ID.Frame.Op, Nth: c.ID.Frame.Nth}
+	came := history.Event{Kind: history.Received, Session: 1, Dir: ref.Dir, Frame: ref}
+	left := history.Event{Kind: history.EndSeen, Session: 1, Side: history.ClientSide}
+	control := CaseResult{Case: Case{ID: CaseID{Dialect: dialectCurrent, Workload: "single", Fault: NoFault}, Workload: single}}
+	for why, events := range map[string][]history.Event{
+		"": {came, left},
+		"in the run without a fault the client had ended its side of the connection (FIN or RST) before s2c.A.1 came": {left, came},
+		"the client's run without a fault has no frame s2c.A.1":                                                       {left},
+	} {
+		control.read(events)
+		if got, said := canFire(c, control); (got == checker.Safe) != (why == "") || said != why {
+			t.Errorf("%s, %q, want %q", got, said, why)
+		}
 	}
 }
 
