@@ -77,7 +77,8 @@ type Policy struct {
 	// server does not restart. Without a table it makes server rules certain (P14).
 	ClosedWorld bool
 	// NoPong says that the adapter does not answer pings, so that nobody knows
-	// whether the client was alive (P11): settles is then not checked.
+	// whether the client was alive, nor how old its words are (P11): settles is then
+	// not checked, nor is it told what a frame led to by the word that came after it.
 	NoPong bool
 	// Witnessed says that the entries and exits are told by the application under
 	// test; else they are those of the tool's own, and no-overstay is not judged.

@@ -97,12 +97,13 @@ func (v *view) waiting(c *call, w word) (*attempt, bool) {
 }
 
 // soleCause tells whether only w can have led to the result of c, whose attempt is a:
-// it came just after w and well before the deadline, nothing was asked of the client,
+// it came just after w, from an adapter that answers in time (P11: else the word may be
+// older than the frame), and well before the deadline, nothing was asked of the client,
 // nobody had ended the session before w, and since the request began nothing but
 // keep-alives and words of the cluster was written there; elsewhere no final answer to
 // the key was, nor the token that was told.
 func (v *view) soleCause(w word, c *call, a *attempt) bool {
-	if !just(w.wireFrame, c.result) || !v.early(c, c.result) || v.blind(c.client, c.result.ord) || v.late.before(c.result) ||
+	if v.policy.NoPong || !just(w.wireFrame, c.result) || !v.early(c, c.result) || v.blind(c.client, c.result.ord) || v.late.before(c.result) ||
 		c.cancel.before(c.result) || v.closing[c.client].before(c.result) || w.s.closed.before(w.end()) || w.s.cutFirst(c.result) {
 		return false
 	}

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -227,5 +228,45 @@ func TestLinearizableAnswersTooMany(t *testing.T) {
 	j := newJudge(s, Policy{Dialect: v1, ClosedWorld: true})
 	if j.linearizable(); len(j.res.Findings) > 0 {
 		t.Error(j.res.Findings[0].Message)
+	}
+}
+
+// What an adapter without pongs tells may be older than the frame before it (P11).
+func TestNoPongIsNoCause(t *testing.T) {
+	told := func(d string, noPong bool, play func(s *script)) (Result, func(rule string) bool) {
+		s := asked(t, d)
+		play(s)
+		p := s.policy()
+		p.NoPong = noPong
+		r := Check(s.ev, p)
+		return r, func(rule string) bool {
+			return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Rule == rule })
+		}
+	}
+	for rule, play := range map[string]func(s *script){
+		"moved-uncorrelated":  func(s *script) { s.pass(s.word(1, "M", "b:1")).told(1, "timeout") },
+		"leader-uncorrelated": func(s *script) { s.pass(s.word(1, "L", "b:1")).told(1, "timeout") },
+		"moved-closes":        func(s *script) { s.pass(s.word(1, "M", "b:1")).told(1, indet).next(1, 2) },
+		"error-closes":        func(s *script) { s.pass(s.word(1, "E", "not_active")).told(1, indet).next(1, 2) },
+		"match-triple":        func(s *script) { s.stray(s.answer(1, "T", "k1", 99)).told(1, "timeout") },
+	} {
+		if _, found := told(v1, false, play); !found(rule) {
+			t.Errorf("%s is not found with pongs", rule)
+		}
+		r, found := told(v1, true, play)
+		if found(rule) {
+			t.Errorf("%s is found without pongs", rule)
+		}
+		if strings.HasSuffix(rule, "uncorrelated") {
+			wantChecked(t, r, rule, false)
+		}
+	}
+	release := func(s *script) {
+		s.pass(s.got(1, "k1", 71, 9)).acquired(1, "k1", 9).ask2release(1).pass(s.rel(1, "k1", 9)).stray(s.answer(1, "T", "k1", 9)).released(1, "released")
+	}
+	for _, noPong := range []bool{false, true} {
+		if _, found := told(v1, noPong, release); found("match-triple") == noPong {
+			t.Errorf("a release, without pongs %v", noPong)
+		}
 	}
 }

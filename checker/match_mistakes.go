@@ -180,10 +180,10 @@ func (v *view) explained(f *wireFrame, c *call) bool {
 	})
 }
 
-// unprompted tells whether a call that ended had no reason of its own to end: it was
-// before its deadline, nothing was asked of the client, and its sessions were calm.
+// unprompted tells whether a call that ended had no reason of its own to end: the adapter
+// tells such an end in time (P11), it was before its deadline, nothing was asked of the client, and its sessions were calm.
 func (v *view) unprompted(c *call) bool {
-	if len(c.attempts) == 0 || !v.early(c, c.result) || c.cancel.before(c.result) || v.closing[c.client].before(c.result) ||
+	if v.policy.NoPong || len(c.attempts) == 0 || !v.early(c, c.result) || c.cancel.before(c.result) || v.closing[c.client].before(c.result) ||
 		v.late.before(c.result) || v.blind(c.client, c.result.ord) {
 		return false
 	}
@@ -236,7 +236,7 @@ func isResponse(f *wireFrame) bool {
 // so without asking, and is not judged.
 func (v *view) mistakenRelease(c *call, used map[*wireFrame]bool) (mistake, bool) {
 	none := mistake{}
-	if !v.tokens || !c.hasToken || len(c.releases) == 0 || len(c.released) == 0 {
+	if !v.tokens || v.policy.NoPong || !c.hasToken || len(c.releases) == 0 || len(c.released) == 0 {
 		return none, false
 	}
 	got := c.released[0]
