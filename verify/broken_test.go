@@ -243,4 +243,7 @@ func TestSettlesNeedsPong(t *testing.T) {
 	if len(r.Findings) > 0 {
 		t.Errorf("%s:\n%s", r.Verdict, text(r))
 	}
+	if len(r.Results) != 1 || r.Results[0].Verdict != checker.Safe || r.Results[0].Seconds < settleAfter.Seconds() {
+		t.Errorf("no call was overdue: %+v", r.Results)
+	}
 }

@@ -14,7 +14,7 @@ const (
 	afterZeroKey = "after-0"
 	nextKey      = "next-1"
 	nextZeroKey  = "next-0"
-	grantLease   = 30 * time.Second
+	grantLease   = 12 * time.Second
 	// beyond is how long after a deadline a withheld grant comes.
 	beyond = 1500 * time.Millisecond
 )
@@ -25,7 +25,7 @@ const (
 var lateGrant = &Workload{
 	ID:       "late-grant",
 	Anywhere: true,
-	Sentence: "the grant (lease 30 s; wait 1 s, and in ticketing wait 0 on another client) comes 1.5 s after the deadline; " +
+	Sentence: "the grant (lease 12 s; wait 1 s, and in ticketing wait 0 on another client) comes 1.5 s after the deadline; " +
 		"if its session is still open, the client is asked for another key, and its release of the late grant is awaited",
 	Own: &OwnFault{
 		Fault: "hold", Frame: FrameID{Dir: frames.ServerToClient, Op: "A", Nth: 1},
