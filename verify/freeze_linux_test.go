@@ -147,7 +147,19 @@ func TestFrozenElsewhere(t *testing.T) {
 // no process behind.
 func TestFrozenLeavesNothing(t *testing.T) {
 	t.Parallel()
-	made := make(chan *process, 1)
+	for range busyTries {
+		if leavesNothing(t) {
+			return
+		}
+	}
+	t.Fatal("the machine is too busy")
+}
+
+// leavesNothing is false if the run was over before its client had stopped, because the
+// machine was too busy.
+func leavesNothing(t *testing.T) bool {
+	t.Helper()
+	made := make(chan *process, 2*(lateTries+adapterTries+1)) // over what one run starts
 	alone := func() (transport, error) {
 		tr, err := asProcess(referenceName)()
 		if err == nil {
@@ -155,34 +167,31 @@ func TestFrozenLeavesNothing(t *testing.T) {
 		}
 		return tr, err
 	}
-	plan, err := NewPlan(Options{Cases: []string{"ticketing/frozen/none"}, Start: Library(referenceLibrary()), Alone: alone})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plan(t, Options{Cases: []string{"ticketing/frozen/none"}, Start: Library(referenceLibrary()), Alone: alone})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	over := make(chan *Report)
-	go func() { over <- Run(ctx, plan, nil) }()
-	var p *process
-	select {
-	case p = <-made:
-	case r := <-over:
-		t.Fatalf("the client was not started: %+v", r.Results)
-	}
+	over := make(chan *Report, 1)
+	go func() { over <- Run(ctx, p, nil) }()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for p.frozen() != nil {
+	var client *process
+	for client == nil || client.frozen() != nil {
 		select {
+		case client = <-made:
 		case <-tick.C:
 		case r := <-over:
-			t.Fatalf("the client never stopped: %+v", r.Results)
+			if !wasBusy(r) {
+				t.Fatalf("the client never stopped: %+v", r.Results)
+			}
+			return false
 		}
 	}
 	cancel()
 	<-over
 	select {
-	case <-p.exited:
+	case <-client.exited:
 	default:
 		t.Error("its process is still there")
 	}
+	return true
 }
