@@ -64,11 +64,13 @@ func TestRecordedIsJudgedAgain(t *testing.T) {
 	smoke := Options{Workloads: []string{"single", "busy", "late-reply", "early-reply", "moved"}, Sweep: SweepSmoke, Profile: "official", Strict: true}
 	for name, change := range map[string]func(o *Options){
 		"":                 func(*Options) {},
-		"resend-new-owner": func(*Options) {},
-		"stale-zero":       func(o *Options) { o.Rules = []string{"entry-after-lease", "settles"} },
-		"busy-retried":     func(o *Options) { o.Busy, o.Profile = checker.BusyFinal, "any" },
-		"enters-anyway":    func(o *Options) { o.Cases = []string{"ticketing/single/s2c.A.1@25:truncate-fin"} },
-		"newline-first":    func(o *Options) { o.Dialect = dialectV0 },
+		"resend-new-owner": func(o *Options) { o.Workloads = []string{"single"} },
+		"stale-zero": func(o *Options) {
+			o.Workloads, o.Rules = []string{"single", "late-reply"}, []string{"entry-after-lease", "settles"}
+		},
+		"busy-retried":  func(o *Options) { o.Workloads, o.Busy, o.Profile = []string{"busy"}, checker.BusyFinal, "any" },
+		"enters-anyway": func(o *Options) { o.Cases = []string{"ticketing/single/s2c.A.1@25:truncate-fin"} },
+		"newline-first": func(o *Options) { o.Workloads, o.Dialect = []string{"single", "moved"}, dialectV0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
