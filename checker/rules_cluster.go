@@ -43,7 +43,7 @@ func clusterRules() []implemented {
 			"E no_leader, not_active and auth_failed close the connection.",
 			"spec/ticketing.md §3.12",
 			"The client is proved to have read the E (it told or released the token of a grant behind it, or ended a call that nothing else ended), and for a call asked for after that an A came on the same session; hygiene in ticketing-v0.",
-			"A release and an acquire are sent when there is no leader, or to a standby; the node leads again if the client keeps the session.",
+			"A release and an acquire are sent when there is no leader, or to a standby; the node leads again if the client keeps the session. In front of a call that waits comes E auth_failed, and its grant behind it.",
 		}, func(j *judge) { closesAfter(j, j.listedErrors()) }},
 		{Rule{
 			"no-leader-drops-hint", sideClient, Hygiene,

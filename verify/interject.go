@@ -53,9 +53,19 @@ const leaveLimit = 300 * time.Millisecond
 // workload's own fault in front of it on the sessions of the waiting calls, and waits
 // until the clients have left these, or have had the time to.
 func (r *caseRun) interject(calls ...*call) {
+	t, ok := faults.ByID(r.id.Fault)
+	if ok {
+		r.interjectAs(t, r.of.Workload.Own.Payload, calls...)
+		return
+	}
+	r.keepAlive()
+}
+
+// interjectAs is interject with a fault that is not the case's own.
+func (r *caseRun) interjectAs(t *faults.Type, payload func(*frames.Grammar, request) []byte, calls ...*call) {
 	staying := map[int]bool{}
 	for _, c := range calls {
-		if q, ok := r.requestOf(c); ok && r.arm(q) {
+		if q, ok := r.requestOf(c); ok && r.arm(t, q, payload(r.grammar, q)) {
 			staying[q.session] = true
 		}
 	}
@@ -68,15 +78,11 @@ func (r *caseRun) interject(calls ...*call) {
 	})
 }
 
-// arm arms the workload's own fault for the session of a request. It is false if there
-// is none, or the case has failed.
-func (r *caseRun) arm(q request) bool {
-	t, ok := faults.ByID(r.id.Fault)
-	if !ok {
-		return false
-	}
+// arm arms a fault that injects for the session of a request. It is false if the case
+// has failed.
+func (r *caseRun) arm(t *faults.Type, q request, payload []byte) bool {
 	err := r.px.Arm(faults.Rule{
-		ID: r.id.String() + "/" + q.client, Fault: t, Inject: r.of.Workload.Own.Payload(r.grammar, q), Times: 1,
+		ID: r.id.String() + "/" + q.client, Fault: t, Inject: payload, Times: 1,
 		Trigger: faults.Trigger{Dir: frames.ServerToClient, Op: frames.OpKeepAlive, Session: q.session},
 	})
 	if err != nil {

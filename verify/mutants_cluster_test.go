@@ -8,7 +8,7 @@ func clusterShows(defect, dialect string) []string {
 	case "leader-closes", "leader-as-reply":
 		return []string{dialect + "/leader-notice/none"}
 	case "error-keeps":
-		return []string{dialect + "/no-leader/none", dialect + "/not-active/none"}
+		return []string{dialect + "/no-leader/none", dialect + "/not-active/none", dialect + "/auth-failed/none"}
 	case "hint-sticky":
 		return []string{dialect + "/no-leader/none"}
 	}

@@ -341,12 +341,15 @@ var notActive = &Workload{
 
 const authKey = "stranger-"
 
-// authFailed is a client with a wrong secret.
+// authFailed is a client with a wrong secret, whose connections the server ends by
+// itself; and one whose right secret ceases to be, which has to leave by itself. What it
+// is told then is injected, and it is no fault that a case is about.
 var authFailed = &Workload{
 	ID:       "auth-failed",
 	Anywhere: true,
-	Sentence: "a client has a wrong secret, which is answered E auth_failed and an end; it asks for two keys",
-	Only:     unswept,
+	Sentence: "a client has a wrong secret, which is answered E auth_failed and an end; it asks for two keys; " +
+		"another, which waits for a held key, gets E auth_failed; if it stays, the grant of the key comes behind it, and another key is asked for",
+	Only: unswept,
 	Exchange: func(g *frames.Grammar) []Expected {
 		return newExchange(g).session(1).s2c("E", "auth_failed").list
 	},
@@ -357,5 +360,20 @@ var authFailed = &Workload{
 		r.use(r.acquire("c1", authKey+"1", second, 5*second))
 		r.use(r.acquire("c1", authKey+"2", second, 5*second))
 		r.close("c1")
+		r.expelled("c2", authKey+"3", authKey+"4")
 	},
+}
+
+// expelled has a client that waits told that it is not let in any more.
+func (r *caseRun) expelled(client, key, next string) {
+	c, token, ok := r.queued(client, key)
+	if !ok {
+		return
+	}
+	defer r.close(client)
+	t, _ := faults.ByID("inject-error")
+	r.interjectAs(t, func(g *frames.Grammar, _ request) []byte { return mustMessage(g, "E", "auth_failed", 0, 0) }, c)
+	r.releaseOwn(key, token)
+	r.use(c)
+	r.afterwards(client, next)
 }

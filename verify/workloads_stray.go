@@ -46,12 +46,19 @@ func waitingExchange(key, next string) func(g *frames.Grammar) []Expected {
 // waiting starts a call that waits for a held key, and lets the workload's own fault
 // act on its session.
 func (r *caseRun) waiting(client, key string) (c *call, token uint64, ok bool) {
+	if c, token, ok = r.queued(client, key); ok {
+		r.interject(c)
+	}
+	return c, token, ok
+}
+
+// queued starts a call that waits for a held key.
+func (r *caseRun) queued(client, key string) (c *call, token uint64, ok bool) {
 	if token, ok = r.hold(key); !ok || !r.open(client) {
 		return nil, 0, false
 	}
 	c = r.acquire(client, key, 4*second, 5*second)
 	r.seenWithin(3*second, c, 1) // nothing can be sent to it before
-	r.interject(c)
 	return c, token, true
 }
 
@@ -228,13 +235,10 @@ var malformed = &Workload{
 		var calls []*call
 		tokens := map[*call]uint64{}
 		for n, key := range []string{spacedKey, rawKey, emptyKey, refusedKey} {
-			client := fmt.Sprintf("c%d", n+1)
-			token, ok := r.hold(key)
-			if !ok || !r.open(client) {
+			c, token, ok := r.queued(fmt.Sprintf("c%d", n+1), key)
+			if !ok {
 				return
 			}
-			c := r.acquire(client, key, 4*second, 5*second)
-			r.seenWithin(3*second, c, 1)
 			calls, tokens[c] = append(calls, c), token
 		}
 		r.interject(calls...)

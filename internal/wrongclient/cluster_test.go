@@ -51,7 +51,7 @@ func TestWordsOfTheCluster(t *testing.T) {
 		{"leader-as-reply", "L", secondNode, acquired, 0, true}, // by the grant that then comes
 		{"error-keeps", "E", "no_leader", acquired, 7, false},
 		{"error-keeps", "E", "not_active", acquired, 7, false},
-		{"error-keeps", "E", "auth_failed", indeterminate, 0, true},
+		{"error-keeps", "E", "auth_failed", acquired, 7, false},
 		{"error-keeps", "E", "bad_frame", indeterminate, 0, true},
 		{"odd-reads-late", "M", secondNode, indeterminate, 0, true},
 		{"odd-reads-late", "L", secondNode, acquired, 7, false},

@@ -18,7 +18,7 @@ func (d defect) staysAfter(op, reason string) bool {
 	case "M":
 		return d == movedKeeps
 	}
-	return d == errorKeeps && (reason == "no_leader" || reason == "not_active")
+	return d == errorKeeps && (reason == "no_leader" || reason == "not_active" || reason == "auth_failed")
 }
 
 // answersWith is what a frame about the cluster tells the acquires that wait on its

@@ -20,7 +20,7 @@ var clusterDefects = []Defect{
 	{string(movedAsReply), "moved-uncorrelated", "tells the calls that wait on the session of an M as timeout", []string{dialectCurrent, dialectV0}},
 	{string(leaderCloses), "leader-stays", "closes the session after an L", []string{dialectCurrent}},
 	{string(leaderAsReply), "leader-uncorrelated", "tells the calls that wait on the session of an L as acquired, with token 0", []string{dialectCurrent}},
-	{string(errorKeeps), "error-closes", "keeps the session after E no_leader and not_active, and uses it", []string{dialectCurrent}},
+	{string(errorKeeps), "error-closes", "keeps the session after E no_leader, not_active and auth_failed, and uses it", []string{dialectCurrent}},
 	{string(hintSticky), "no-leader-drops-hint", "keeps the leader hint after E no_leader", []string{dialectCurrent}},
 }
 
