@@ -48,10 +48,13 @@ type CaseResult struct {
 	reached  map[string]bool
 	acquired bool
 	released bool
-	notRun   bool            // the run was stopped before it was over
-	events   []history.Event // only until they are recorded
-	accepted []string        // by finding: why the baseline accepts it; nil: it accepts none
-	judged   *checker.Policy // by which it has its verdict; nil: Reason says why it has none
+	// sent is a key with more in it than asked, in a run without a fault at the ends of
+	// a run; "" if there is none.
+	sent, asked string
+	notRun      bool            // the run was stopped before it was over
+	events      []history.Event // only until they are recorded
+	accepted    []string        // by finding: why the baseline accepts it; nil: it accepts none
+	judged      *checker.Policy // by which it has its verdict; nil: Reason says why it has none
 }
 
 type outcome struct{ word, raw string }
@@ -156,18 +159,6 @@ func (r *runner) sanity(ctx context.Context, when string) bool {
 		r.report.skipAll(res.Reason)
 	}
 	return res.Verdict != checker.Inconclusive && res.Verdict != checker.Skipped
-}
-
-// sane holds a run without a fault at the ends of a run to what must occur in it.
-func (res *CaseResult) sane() {
-	// What the client is proved to have done wrong goes before what it did not do.
-	if (res.Verdict == checker.Safe || res.Verdict == checker.NonStrict) && !(res.acquired && res.released) {
-		res.Verdict = checker.Inconclusive
-		res.Reason = "the client did not acquire and release a free key without a fault" + outcomesText(res.Outcomes)
-		if res.acquired {
-			res.Reason += "; no release was answered released"
-		}
-	}
 }
 
 // begin begins the record, if there is one; a record that cannot be written ends
@@ -473,6 +464,9 @@ func (t *CaseResult) read(events []history.Event) {
 	}
 	if t.Case.ID.Fault == NoFault {
 		t.frames = seen
+	}
+	if t.Case.Workload == sanity {
+		t.sent, t.asked = renamed(t.Case.ID.Dialect, events)
 	}
 }
 
