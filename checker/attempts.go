@@ -10,8 +10,8 @@ import (
 // noResend stands on P1 and P2: the owner of the first A was received whole, so it
 // was possibly sent, and the second names it again. A same-owner A after one of
 // which no byte came leaves a single frame in W, and is no finding. Another key or
-// lease makes it another call's A, which is for owner-fresh. Two clients may count
-// their owners alike.
+// lease makes it another call's A, which is for owner-fresh, unless no other call can
+// have sent it. Two clients may count their owners alike.
 func noResend(j *judge) {
 	for i, b := range j.attempts {
 		if !b.hasOwner {
@@ -35,12 +35,12 @@ func resends(a, b *attempt) bool {
 	}
 	ta, wa := a.tail()
 	tb, wb := b.tail()
-	if wa && wb && ta != tb {
-		return false
-	}
 	la, _, _ := a.field(fieldLease)
 	lb, _, _ := b.field(fieldLease)
-	return la == lb
+	if wa && wb && ta != tb || la != lb {
+		return a.only() != nil && (a.only() == b.only() || len(b.calls) == 0)
+	}
+	return true
 }
 
 // oneAttempt stands on P1 and P2: there are more A frames, each with at least one
@@ -73,6 +73,8 @@ type extra struct {
 // surplus finds the attempts that are more than the calls that can have sent them.
 // Calls that ended count as possible senders too: a moment ago, since a request may have
 // been under way, or with no attempt of their own, which may come late (expired-unsent).
+// Where none did, all that were ever asked for do, since what is sent long after the
+// answer is still some call's.
 // Where several calls are running the blame could not be placed, so nothing is said.
 func (v *view) surplus() []extra {
 	index := map[*call]int{}
@@ -84,7 +86,7 @@ func (v *view) surplus() []extra {
 		if v.opaque(a) {
 			continue
 		}
-		for _, c := range a.calls {
+		for _, c := range v.senders(a) {
 			candidates[i] = append(candidates[i], index[c])
 		}
 		for _, c := range v.calls {
@@ -99,11 +101,12 @@ func (v *view) surplus() []extra {
 		if sender[i] >= 0 || len(candidates[i]) == 0 {
 			continue
 		}
-		running := slices.DeleteFunc(slices.Clone(a.calls), func(c *call) bool { return c.result.before(a.first()) })
+		calls := v.senders(a)
+		running := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.result.before(a.first()) })
 		if len(running) > 1 {
 			continue
 		}
-		c := a.calls[len(a.calls)-1]
+		c := calls[len(calls)-1]
 		if len(running) == 1 {
 			c = running[0]
 		}
@@ -112,6 +115,17 @@ func (v *view) surplus() []extra {
 		}
 	}
 	return out
+}
+
+// senders are the calls that can have sent an attempt: those that may be its own, or, of
+// one that came when all such calls had long ended, all that it fits.
+func (v *view) senders(a *attempt) []*call {
+	if len(a.calls) > 0 {
+		return a.calls
+	}
+	return slices.DeleteFunc(slices.Clone(v.calls), func(c *call) bool {
+		return c.client != a.client || !c.asked.before(a.first()) || !keyFits(a.wireFrame, c.key) || !leaseFits(a.wireFrame, c.lease)
+	})
 }
 
 // refused finds the B that answered the attempt before an extra one, if each attempt

@@ -145,9 +145,10 @@ func torn(f *wireFrame) bool {
 // indeterminateStays stands on P1: one byte received proves a possible send, and
 // nothing disproves it. The call must be the only one that can have sent the
 // attempt, however long ago another ended unsent; any complete A, T or B that could be
-// for it, however late, acquits. What answers another attempt of the call on another
-// session is none for this one (see unanswered). Indeterminate and error are always
-// right (P15), and a call of which no byte came is not judged at all.
+// for it, however late, acquits, but for one that was begun when the call had been told
+// and the client had ended its session. What answers another attempt of the call on
+// another session is none for this one (see unanswered). Indeterminate and error are
+// always right (P15), and a call of which no byte came is not judged at all.
 func indeterminateStays(j *judge) {
 	for _, c := range j.calls {
 		sure := slices.IndexFunc(c.attempts, func(a *attempt) bool { return j.sole(a) == c })
@@ -155,7 +156,8 @@ func indeterminateStays(j *judge) {
 			continue
 		}
 		a, other := c.attempts[sure], ""
-		if finals := wholeBefore(j.finals(c, opAcquired, opTimeout, opBusy), never); len(finals) > 0 {
+		finals := slices.DeleteFunc(wholeBefore(j.finals(c, opAcquired, opTimeout, opBusy), never), func(f *wireFrame) bool { return j.tooLate(c, f) })
+		if len(finals) > 0 {
 			if a = j.unanswered(c); a == nil {
 				continue
 			}
@@ -218,6 +220,12 @@ func (v *view) committed(c *call, a *attempt) string {
 		return fmt.Sprintf("; the server had granted it token %d at %s, %s", g.token, ms(g.at), until)
 	}
 	return ""
+}
+
+// tooLate tells whether f cannot have told c: it was begun when c had been told, on a
+// session that the client had ended before.
+func (v *view) tooLate(c *call, f *wireFrame) bool {
+	return c.result.before(f.first()) && v.byID[f.session].closed.before(f.first())
 }
 
 // declared tells whether the adapter can say a word (P15).

@@ -199,7 +199,7 @@ func (j *judge) headerOfRelease(c *call) {
 			}
 		}
 	}
-	if len(answers) != 1 || !answers[0].whole || !asked.before(answers[0].first()) {
+	if len(answers) == 0 || !answers[0].whole || !asked.before(answers[0].first()) {
 		return
 	}
 	f := answers[0]
@@ -214,7 +214,7 @@ func (j *judge) headerOfRelease(c *call) {
 	switch {
 	case got.outcome == meant(f):
 	case got.outcome == history.OutcomeReleased || got.outcome == history.OutcomeNotHeld:
-		if acceptedAt(f).before(got.moment) && j.answerRead(f, got.moment) {
+		if len(answers) == 1 && acceptedAt(f).before(got.moment) && j.answerRead(f, got.moment) {
 			j.find(Safety, Certain, fmt.Sprintf("the release of call %d on key %q was told %s although %s was delivered in %s",
 				c.id, c.key, got.outcome, meant(f), where), j.evidence(sc))
 		}

@@ -121,7 +121,7 @@ func TestHeaderByCountOfRelease(t *testing.T) {
 	s := play(nls, indet)
 	s.want(s.policy(), "header-by-count contract")
 	s = play(nls, "not_held")
-	s.want(s.policy(), "header-by-count safety")
+	s.want(s.policy(), "header-by-count safety", "close-proves-nothing contract")
 	s = play(nls, "released")
 	s.want(s.policy())
 	s = play(7, indet)

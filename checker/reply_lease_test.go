@@ -211,7 +211,7 @@ func TestRightServerWithAGapInTheRecord(t *testing.T) {
 		s.pass(s.req(1, "k1", 5, 2, 7)).grantedTo(1, "k1", 3, 7, 2*sec).pass(s.got(1, "k1", 7, 3)).acquired(1, "k1", 3)
 		s.ask(2, "c2", "k1", 9*sec, 2*sec).pass(s.req(2, "k1", 9, 2, 8)).queuedOf(2, "k1", 8, 9*sec)
 		s.wait(2*sec).ended(0, "k1", 3).grantedTo(2, "k1", 4, 8, 2*sec).pass(s.got(2, "k1", 8, 4)).acquired(2, "k1", 4)
-		s.pass(s.req(1, "k1", 1, 2, 9)).queuedOf(1, "k1", 9, sec).wait(sec).attemptEnded(1, "k1", 9, history.TimedOut)
+		s.ask(3, "c1", "k1", sec, 2*sec).pass(s.req(1, "k1", 1, 2, 9)).queuedOf(1, "k1", 9, sec).wait(sec).attemptEnded(1, "k1", 9, history.TimedOut)
 		s.pass(s.answer(1, "T", "k1", 9)).pass(s.rel(2, "k1", 4)).ended(2, "k1", 4).pass(s.answer(2, "R", "k1", 4)).wait(4 * sec).tick()
 		for _, table := range []bool{true, false} {
 			p := Policy{Dialect: d, SawTable: table, ClosedWorld: true}

@@ -140,7 +140,11 @@ func closeProvesNothing(j *judge) {
 			continue
 		}
 		for _, got := range c.released {
-			if j.blind(c.client, got.ord) || j.releaseAnswered(c, got.moment) {
+			if j.blind(c.client, got.ord) {
+				continue
+			}
+			if j.releaseAnswered(c, got.moment) {
+				j.contradicted(c, got)
 				continue
 			}
 			s, r := j.lostRelease(c, got.moment)
@@ -159,6 +163,53 @@ func closeProvesNothing(j *judge) {
 				c.id, c.key, c.token, plainWord(got.outcome), ms(got.at), c.client, how), e)
 		}
 	}
+}
+
+// contradicted judges a release that was told the opposite of what the server said: one R
+// with the token had come from the client, and of the answers that can be about it all had
+// the other op. After a repeated R either word can be true. An adapter whose library does
+// not tell one from the other says so by never declaring the word, or not_held is for it an
+// error (P15).
+func (j *judge) contradicted(c *call, got releaseResult) {
+	want := opReleased
+	switch got.outcome {
+	case history.OutcomeReleased:
+	case history.OutcomeNotHeld:
+		want = opNotHeld
+	default:
+		return
+	}
+	if !j.tokens || len(j.policy.Outcomes) > 0 && !slices.Contains(j.policy.Outcomes, history.OutcomeNotHeld) {
+		return
+	}
+	sent, last := 0, (*wireFrame)(nil)
+	for _, r := range j.releasesOf(c.client) {
+		t, _, ok := r.field(fieldToken)
+		if !ok || t != c.token && keyFits(r, c.key) {
+			return
+		}
+		if t == c.token {
+			sent++
+		}
+	}
+	for _, s := range j.sessionsOf(c.client) {
+		for _, f := range s.delivered() {
+			if !answersRelease(f, c) || !f.first().before(got.moment) {
+				continue
+			}
+			if f.isOp(want) || f.unknown || !f.whole {
+				return
+			}
+			last = f
+		}
+	}
+	if sent != 1 || last == nil {
+		return
+	}
+	j.checked()
+	j.find(Contract, Certain, fmt.Sprintf("the release of call %d on key %q (token %d) was told %s although %s was its one answer, which says %s",
+		c.id, c.key, c.token, plainWord(got.outcome), last.ref, plainWord(meant(last))),
+		j.evidence(scene{call: c, frame: last, offset: len(last.data), at: got.ord}))
 }
 
 // releaseAnswered tells whether an R or N that can be about the call's grant was
