@@ -106,9 +106,14 @@ const orphanLimit = 5500 * time.Millisecond
 // nobody granted. Without tokens in a release there is nothing to wait for.
 func (r *caseRun) orphanReleased(client string, token uint64) {
 	shape := r.grammar.MustShape(frames.ClientToServer, "R")
-	if _, ok := shape.Field("token"); !ok || r.id.Fault == NoFault {
-		return
+	if _, ok := shape.Field("token"); ok && r.id.Fault != NoFault {
+		r.orphanSought(client, token)
 	}
+}
+
+// orphanSought waits until a client has sent a release of a token, or has had the time to.
+func (r *caseRun) orphanSought(client string, token uint64) {
+	shape := r.grammar.MustShape(frames.ClientToServer, "R")
 	mine, begun := map[int]bool{}, map[int][]byte{}
 	r.until(orphanLimit, once(func(e history.Event) bool {
 		switch {

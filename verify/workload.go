@@ -108,7 +108,7 @@ func Workloads() []*Workload { return slices.Clone(workloads) }
 var workloads = slices.Concat([]*Workload{
 	single, immediate, expired, lateReply, contended, timesOut, fullQueue, pipelined, lateGrant,
 	halfClose, keepAlive, reconnect, lateConnect,
-}, strayWorkloads, sessionWorkloads, clusterWorkloads, paceWorkloads, tableWorkloads)
+}, strayWorkloads, sessionWorkloads, clusterWorkloads, paceWorkloads, tableWorkloads, nearWorkloads)
 
 // WorkloadByID finds a workload.
 func WorkloadByID(id string) (*Workload, bool) {

@@ -128,7 +128,8 @@ var leaderNotice = &Workload{
 	ID:    "leader-notice",
 	Needs: "nodes that send L when they are told to",
 	Sentence: "a client of two nodes has released its lock, and nothing comes; three times it has, and after a while is told by L that the other node leads; " +
-		"then a call waits for a held key when L comes, with no address, with one that the client was not given, and with that of its node",
+		"then a call waits for a held key when L comes, with no address, with one that the client was not given, and with that of its node; " +
+		"last it is told by L an address that it must not dial, its session ends, and another key is asked for",
 	Dialects: []string{dialectCurrent},
 	Nodes:    2,
 	Only:     unswept,
@@ -146,6 +147,7 @@ var leaderNotice = &Workload{
 			r.noticed(fmt.Sprint(noticeKey, i+1))
 		}
 		r.noticedWaiting(noticeKey + "held")
+		r.misled(noticeKey + "misled")
 		r.close("c1")
 	},
 }
@@ -183,6 +185,28 @@ func (r *caseRun) noticed(key string) {
 	r.lead("c1", 1-node)
 	r.node(node).Notice(r.addrOf("c1", 1-node))
 	r.until(noticeLimit, hasLeft(session))
+}
+
+// misled sends L with an address that the client was not given, has its session end, and
+// asks for another key, so that the client has to connect.
+func (r *caseRun) misled(key string) {
+	decoy, ok := r.canary("c1")
+	if !ok {
+		return
+	}
+	c, ok := r.warm("c1", key, 5*second)
+	if !ok {
+		return
+	}
+	c.enter()
+	c.leave()
+	c.release()
+	session, node := r.home("c1")
+	r.node(node).Notice(decoy)
+	r.pause(hintQuiet)
+	r.node(node).HalfClose()
+	r.until(noticeLimit, hasLeft(session))
+	r.use(r.acquire("c1", key+"-next", second, 5*second))
 }
 
 // noticedWaiting sends L on a session with a call under way, and then has it granted.
@@ -339,7 +363,11 @@ var notActive = &Workload{
 	},
 }
 
-const authKey = "stranger-"
+const (
+	authKey    = "stranger-"
+	knockTime  = 3300 * time.Millisecond
+	knockEvery = 33 * time.Millisecond // faster than a client may connect, and slow enough for all to be judged
+)
 
 // authFailed is a client with a wrong secret, whose connections the server ends by
 // itself; and one whose right secret ceases to be, which has to leave by itself. What it
@@ -347,7 +375,7 @@ const authKey = "stranger-"
 var authFailed = &Workload{
 	ID:       "auth-failed",
 	Anywhere: true,
-	Sentence: "a client has a wrong secret, which is answered E auth_failed and an end; it asks for two keys; " +
+	Sentence: "a client has a wrong secret, which is answered E auth_failed and an end; it asks for two keys, and then for one key after the other for 3.3 s, thirty a second at most; " +
 		"another, which waits for a held key, gets E auth_failed; if it stays, the grant of the key comes behind it, and another key is asked for",
 	Only: unswept,
 	Exchange: func(g *frames.Grammar) []Expected {
@@ -359,6 +387,11 @@ var authFailed = &Workload{
 		}
 		r.use(r.acquire("c1", authKey+"1", second, 5*second))
 		r.use(r.acquire("c1", authKey+"2", second, 5*second))
+		for i, start := 3, time.Now(); time.Since(start) < knockTime && !r.over(); i++ {
+			next := time.Now().Add(knockEvery)
+			r.use(r.acquire("c1", fmt.Sprint(authKey, i), second, 5*second))
+			r.pause(time.Until(next))
+		}
 		r.close("c1")
 		r.expelled("c2", authKey+"3", authKey+"4")
 	},

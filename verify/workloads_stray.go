@@ -194,6 +194,8 @@ var newlineToken = &Workload{
 const (
 	unknownKey  = "unknown-1"
 	unknownNext = "unknown-2"
+	// unknownAtOnce is granted in the segment of the frame that cannot be read.
+	unknownAtOnce = "unknown-3"
 )
 
 // unknownOp is a frame with an op that the dialect does not have.
@@ -201,14 +203,20 @@ var unknownOp = &Workload{
 	ID:       "unknown-op",
 	Anywhere: true,
 	Sentence: "a client that waits for a held key gets a frame with an unknown op; if it stays, the grant of the key comes behind it, " +
-		"and another key is asked for",
-	Own: beforeKeepAlive("inject-garbage", func(*frames.Grammar, request) []byte {
-		return []byte("Zunknown\n")
+		"and another key is asked for; a second client gets such a frame and a grant of its key behind it, in one segment",
+	Own: beforeKeepAlive("inject-garbage", func(g *frames.Grammar, q request) []byte {
+		b := []byte("Zunknown\n")
+		if q.key == unknownAtOnce {
+			b = append(b, mustMessage(g, "A", q.key, q.owner, strayToken)...)
+		}
+		return b
 	}),
 	Exchange: waitingExchange(unknownKey, unknownNext),
 	Run: func(r *caseRun) {
 		r.interrupted("c1", unknownKey, unknownNext)
 		r.close("c1")
+		r.interrupted("c2", unknownAtOnce, unknownAtOnce+"-next")
+		r.close("c2")
 	},
 }
 

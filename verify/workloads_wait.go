@@ -61,7 +61,12 @@ func (r *caseRun) hold(key string) (token uint64, ok bool) {
 	return token, ok
 }
 
-const sharedKey = "shared-1"
+const (
+	sharedKey = "shared-1"
+	// crookedToken is what a reader of text, of signed numbers or of doubles gets wrong: no
+	// two of its bytes are alike, and it holds CR, tab, space, NUL, and bytes that are no UTF-8.
+	crookedToken = 0xFF0D_2009_00C3_8041
+)
 
 // contended is two clients on one key: the second waits for the first to
 // release, and is inside while the first may still be asking.
@@ -69,8 +74,9 @@ var contended = &Workload{
 	ID:       "contended",
 	Anywhere: true,
 	Sentence: "a first client enters; a second asks for the same key and waits; the first leaves and releases, " +
-		"and the second enters, leaves and releases",
-	Smoke: true,
+		"and the second enters, leaves and releases; the tokens hold CR, tab, space, NUL and bytes that are no UTF-8",
+	FirstToken: crookedToken,
+	Smoke:      true,
 	Exchange: func(g *frames.Grammar) []Expected {
 		return newExchange(g).session(1).c2s("A", sharedKey).s2c("A", sharedKey).
 			session(2).c2s("A", sharedKey).c2s("R", sharedKey).s2c("R", sharedKey).
