@@ -73,12 +73,19 @@ func (v *view) readBy(c *call, f *wireFrame, token uint64) proof {
 		}
 	}
 	s := v.byID[f.session]
+	v.barriers(s, f, c, note)
+	return p
+}
+
+// barriers notes what calls of the client other than c were told by frames behind f on
+// its session (P3).
+func (v *view) barriers(s *session, f *wireFrame, c *call, note func(m moment, format string, args ...any)) {
 	for _, h := range s.delivered() {
 		if h.unknown || !h.whole || !behind(s, f, h) {
 			continue
 		}
 		for _, d := range v.calls {
-			if d == c || d.client != c.client {
+			if d == c || d.client != s.client {
 				continue
 			}
 			if v.toldBy(d, h) {
@@ -89,7 +96,6 @@ func (v *view) readBy(c *call, f *wireFrame, token uint64) proof {
 			}
 		}
 	}
-	return p
 }
 
 // behind tells whether h follows f in the stream; one write may have carried both.

@@ -109,22 +109,7 @@ func (v *view) strayRead(f *wireFrame) proof {
 			}
 		}
 	}
-	for _, h := range s.delivered() {
-		if h.unknown || !h.whole || !behind(s, f, h) {
-			continue
-		}
-		for _, d := range v.calls {
-			if d.client != s.client {
-				continue
-			}
-			if v.toldBy(d, h) {
-				note(d.result, "call %d was told %s by %s behind it", d.id, plainWord(d.outcome), h.ref)
-			}
-			if m, ok := v.releasedBy(d, h); ok {
-				note(m, "the release of call %d was answered by %s behind it", d.id, h.ref)
-			}
-		}
-	}
+	v.barriers(s, f, nil, note)
 	return p
 }
 
