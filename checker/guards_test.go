@@ -270,3 +270,32 @@ func TestNoPongIsNoCause(t *testing.T) {
 		}
 	}
 }
+
+// The evidence shows each session that the message speaks of.
+func TestServerEvidenceShowsBothSessions(t *testing.T) {
+	for rule, play := range map[string]func(s *script){
+		"lease-ends": func(s *script) {
+			s.pass(s.req(1, "k1", 5, 2, 71)).pass(s.got(1, "k1", 71, 9)).pass(s.req(2, "k1", 60, 30, 72)).wait(4 * sec).tick()
+		},
+		"token-increases": func(s *script) {
+			s.pass(s.req(1, "k1", 5, 2, 71)).pass(s.got(1, "k1", 71, 9)).pass(s.req(2, "k2", 5, 30, 72)).pass(s.got(2, "k2", 72, 8))
+		},
+		"repeat-is-new-attempt": func(s *script) {
+			s.pass(s.req(1, "k1", 5, 2, 71)).pass(s.got(1, "k1", 71, 9)).pass(s.req(2, "k1", 5, 2, 71)).pass(s.got(2, "k1", 71, 9))
+		},
+		"release-needs-exact-token": func(s *script) {
+			s.pass(s.req(1, "k1", 5, 30, 71)).pass(s.got(1, "k1", 71, 9)).pass(s.rel(2, "k1", 5)).pass(s.answer(2, "R", "k1", 5))
+		},
+	} {
+		s := newScript(t, v1).open(1, "c1").open(2, "c2")
+		play(s)
+		r := Check(s.ev, Policy{Dialect: v1, ClosedWorld: true, Only: map[string]bool{rule: true}})
+		if len(r.Findings) != 1 {
+			t.Fatalf("%s: %d findings", rule, len(r.Findings))
+		}
+		lines := strings.Join(r.Findings[0].Evidence.Timeline, "\n")
+		if !strings.Contains(lines, "session 1: c2s.A.1") || !strings.Contains(lines, "session 2: c2s.") {
+			t.Errorf("%s: %s", rule, lines)
+		}
+	}
+}

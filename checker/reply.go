@@ -236,9 +236,10 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// about is the evidence of a finding about a reply, with the calls that asked.
-func (v *view) about(d *dialogue, r *wireFrame) Evidence {
-	s := scene{frame: r, offset: len(r.data), at: r.end().ord, key: d.key}
+// about is the evidence of a finding about a reply, with the calls that asked, and what
+// happened on other sessions that it is held against.
+func (v *view) about(d *dialogue, r *wireFrame, also ...int) Evidence {
+	s := scene{frame: r, offset: len(r.data), at: r.end().ord, key: d.key, also: also}
 	for _, a := range v.attempts {
 		if a.session == d.session.id && slices.ContainsFunc(d.asked, func(f *wireFrame) bool { return f.ref == a.ref }) {
 			s.others = append(s.others, known(a.only())...)

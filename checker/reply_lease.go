@@ -280,7 +280,7 @@ func (j *judge) lapsed(g turnAt, certainty Certainty, c *clock, all []window, en
 		}
 		f := w.asked[w.from]
 		j.find(Contract, certainty, fmt.Sprintf("%s on session %d, forwarded whole at %s, had no reply by %s, although token %d, received in %s, was granted for %s",
-			f.ref, w.session.id, ms(acceptedAt(f).at), ms(due.at), g.token, g.reply.ref, g.lease), j.about(g.from.dialogue, g.reply))
+			f.ref, w.session.id, ms(acceptedAt(f).at), ms(due.at), g.token, g.reply.ref, g.lease), j.about(g.from.dialogue, g.reply, w.session.id))
 		return
 	}
 }

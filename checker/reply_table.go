@@ -205,7 +205,7 @@ func tokenIncreasesByWire(j *judge) {
 		j.checked()
 		if b.token <= top.token {
 			j.find(severity, certainty, fmt.Sprintf("%s on session %d grants token %d to an attempt that was forwarded after token %d had been received in %s on session %d",
-				b.reply.ref, b.session.id, b.token, top.token, top.reply.ref, top.session.id), j.about(b.dialogue, b.reply))
+				b.reply.ref, b.session.id, b.token, top.token, top.reply.ref, top.session.id), j.about(b.dialogue, b.reply, top.session.id))
 		}
 	}
 }

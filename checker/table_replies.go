@@ -84,7 +84,7 @@ func (j *judge) repeated(d *dialogue, r *wireFrame, earlier []*wireFrame) {
 	}
 	asked := d.asked[d.askedBefore(r)-1]
 	j.find(Contract, Certain, fmt.Sprintf("%s on session %d answers %s, a repeated attempt for %s, with token %d, which %s on session %d had granted before",
-		r.ref, d.session.id, asked.ref, d.about(j.view), tokenOf(r), granted[k].ref, granted[k].session), j.about(d, r))
+		r.ref, d.session.id, asked.ref, d.about(j.view), tokenOf(r), granted[k].ref, granted[k].session), j.about(d, r, granted[k].session))
 }
 
 // releaseNeedsExactToken stands on S, or on F and U. The table ended a grant by an R
@@ -164,15 +164,15 @@ func (j *judge) releasedExactly(s *session, r *wireFrame, key string, grants []w
 		}
 		about := fmt.Sprintf("%s on session %d tells that token %d released key %q, although token %d, granted in %s on session %d, held it until %s at least",
 			r.ref, s.id, token, key, g.token, g.reply.ref, g.session.id, ms(g.until))
-		certainty := Suspect
+		certainty, also := Suspect, []int{g.session.id}
 		next := slices.IndexFunc(grants, func(n wireGrant) bool {
 			return n.key == key && n.token != g.token && n.token != token && asked.before(n.reply) && n.reply.end().at < limit && !j.releaseForwarded(g, n.reply.end())
 		})
 		if next >= 0 {
-			certainty = Certain
+			certainty, also = Certain, append(also, grants[next].session.id)
 			about += fmt.Sprintf("; token %d was granted at %s", grants[next].token, ms(grants[next].reply.end().at))
 		}
-		j.find(Safety, certainty, about, j.evidence(scene{frame: r, offset: len(r.data), at: r.end().ord, key: key}))
+		j.find(Safety, certainty, about, j.evidence(scene{frame: r, offset: len(r.data), at: r.end().ord, key: key, also: also}))
 		return
 	}
 }
