@@ -88,7 +88,7 @@ func shows(defect, dialect string) []string {
 	case "release-twice":
 		return []string{dialect + "/contended/none"}
 	}
-	for _, more := range []func(string, string) []string{strayShows, sessionShows, clusterShows, paceShows, tableShows} {
+	for _, more := range []func(string, string) []string{strayShows, sessionShows, clusterShows, paceShows, tableShows, nearShows} {
 		if ids := more(defect, dialect); len(ids) > 0 {
 			return ids
 		}
@@ -101,6 +101,8 @@ var severityShown = map[string]checker.Severity{
 	"eof-is-timeout": checker.Contract,
 	"eof-is-unsent":  checker.Contract,
 	"eof-is-busy":    checker.Contract,
+
+	"cancel-as-unsent": checker.Contract,
 }
 
 // besides lists a second rule that a defect certainly breaks.

@@ -42,6 +42,9 @@ func (d defect) mixes() bool { return d == fifoKey || d == fifoConnection }
 // answered of those that f could belong to.
 func (d defect) matches(f frame, x *exchange) bool {
 	fits := strings.Contains(x.ops, f.shape.Op)
+	if near, known := d.nearlyMatches(f, x); known {
+		return near
+	}
 	switch {
 	case d == fifoConnection:
 		return fits
@@ -88,6 +91,8 @@ func (d defect) unanswered(e end) (f fate, outcome string) {
 		return tell, busy
 	case (d == resendSame || d == resendNewOwner) && peer:
 		return again, ""
+	case d == cancelAsUnsent && e.how == endCancel:
+		return tell, unsent
 	case d == neverSettles && e.how == endReset:
 		return hang, ""
 	}

@@ -7,7 +7,9 @@ const readLate = 20 * time.Millisecond
 
 // takesAny tells whether the address in a frame is taken for the leader's although it
 // is none of ours.
-func (d defect) takesAny(op string) bool { return d == movedAnywhere && op == "M" }
+func (d defect) takesAny(op string) bool {
+	return d == movedAnywhere && op == "M" || d == noticeAnywhere && op == "L"
+}
 
 // staysAfter tells whether a frame about the cluster leaves its session open; reason
 // is that of an E.

@@ -115,7 +115,7 @@ func Defects() []Defect {
 		{string(busyAsTimeout), "busy-final", "tells busy as timeout", current},
 		{string(busyRetried), "busy-not-retried", "sends the acquire again with a fresh owner 50 ms after busy, until the deadline", current},
 		{string(releaseTwice), "release-own", "sends every release by key twice at once", v0},
-	}, strayDefects, sessionDefects, clusterDefects, paceDefects, tableDefects)
+	}, strayDefects, sessionDefects, clusterDefects, paceDefects, tableDefects, nearDefects)
 }
 
 func parseDefect(name string) (defect, error) {

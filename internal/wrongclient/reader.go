@@ -126,6 +126,6 @@ func (r *reader) deliver(f frame) bool {
 		c.matched.add(f.token())
 	}
 	c.answered(r.s.node)
-	x.answer <- answer{op: c.defect.opFor(x, f.shape.Op[0]), token: f.token()}
+	x.answer <- answer{op: c.defect.opFor(x, f.shape.Op[0]), token: c.defect.tokenRead(f.token())}
 	return true
 }

@@ -87,6 +87,9 @@ func (c *client) releaseOnce(base context.Context, g *grant) (outcome, raw strin
 		case 'R':
 			return released, "R"
 		case 'N':
+			if c.defect == releaseInverted {
+				return released, "N"
+			}
 			return notHeld, "N"
 		}
 	}
