@@ -3,9 +3,7 @@ package verify
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
