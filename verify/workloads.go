@@ -147,6 +147,9 @@ func runExpired(r *caseRun) {
 	inside := third.settle()
 	if inside {
 		third.enter()
+	} else {
+		// What is still queued when the second releases would be granted to nobody.
+		r.unqueued(third)
 	}
 	second2.leave()
 	second2.release()

@@ -51,6 +51,28 @@ func (r *caseRun) queuedOr(c *call) {
 	}))
 }
 
+// unqueued waits until the server has no attempt in the queue of a call's key, or the
+// wait of the call is over there, too. In front of a server that is not ours it waits
+// until the client has left.
+func (r *caseRun) unqueued(c *call) {
+	limit := time.Until(c.deadline()) + 2*second
+	if r.own != nil {
+		r.until(limit, allEnded(c.client))
+		return
+	}
+	queued := map[string]bool{}
+	r.until(limit, func(e history.Event) bool {
+		switch {
+		case e.Key != c.key:
+		case e.Kind == history.Queued:
+			queued[e.Peer] = true
+		case e.Kind == history.AttemptEnded, e.Kind == history.Granted:
+			delete(queued, e.Peer)
+		}
+		return len(queued) == 0
+	})
+}
+
 // hold takes a key for the tool's own holder. It is false if the case cannot go
 // on.
 func (r *caseRun) hold(key string) (token uint64, ok bool) {
