@@ -11,8 +11,9 @@ import (
 )
 
 // noticeEnd is how long a server that is not ours may take to notice that a
-// connection is gone: no longer is waited for attempts that it may still have queued.
-const noticeEnd = 3 * time.Second
+// connection is gone: no longer is waited for attempts that it may still have queued. The
+// longest wait of a workload that holds keys is 8 s.
+const noticeEnd = 9 * time.Second
 
 // clearUp releases what the case left behind at a server that is not ours: the
 // tool's own tickets, and every grant that was seen and not released. In ticketing a
@@ -61,6 +62,29 @@ func (r *caseRun) outlast(open []attempted, left []said) {
 	if wait := min(until-r.rec.Since(), noticeEnd); wait > 0 {
 		<-time.After(wait)
 	}
+}
+
+// deserted tells whether all attempts that may be queued for a key are of sessions that
+// their clients have ended.
+func (r *caseRun) deserted(key string) bool {
+	events, _ := r.rec.Events(0)
+	ended := map[int]bool{}
+	for _, e := range events {
+		if e.Kind == history.EndSeen && e.Side == history.ClientSide {
+			ended[e.Session] = true
+		}
+	}
+	waiting, gone := 0, 0
+	_, open := leftBehind(events, r.grammar)
+	for _, a := range open {
+		if a.key == key {
+			waiting++
+			if ended[a.session] {
+				gone++
+			}
+		}
+	}
+	return waiting > 0 && waiting == gone
 }
 
 // releaseLeft releases grants by their tokens.

@@ -39,7 +39,7 @@ func TestUnsafeShowsTheApplication(t *testing.T) {
 		},
 		{
 			"release-twice", "ticketing-v0/contended/none", "release-own",
-			[]string{"call 2 of client c2 (token 2) entered at ", "its grant had been released at "},
+			[]string{"call 2 of client c2 (token 18378380877408469058) entered at ", "its grant had been released at "},
 		},
 	} {
 		t.Run(c.defect, func(t *testing.T) {

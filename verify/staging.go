@@ -197,13 +197,17 @@ func (r *caseRun) acquireOwn(key string, wait time.Duration) (token uint64, ok b
 	return got.Ticket.Token(), true
 }
 
-// releaseOwn ends the grant of the tool's own holder.
+// releaseOwn ends the grant of the tool's own holder. In front of a server that is not
+// ours, a key for which only clients that have left are queued is kept for clearUp.
 func (r *caseRun) releaseOwn(key string, token uint64) {
 	if r.own == nil {
 		r.srv.Release(key, token)
 		return
 	}
 	key = r.key(key)
+	if r.deserted(key) {
+		return
+	}
 	r.own.mu.Lock()
 	t := r.own.tickets[key]
 	delete(r.own.tickets, key)
