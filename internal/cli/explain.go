@@ -98,7 +98,11 @@ func checksText(list []verify.Count) string {
 	if more := len(list) - checksShown; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more workloads", more))
 	}
-	return fmt.Sprintf("%d cases of a standard run (%s)", total, strings.Join(parts, ", "))
+	cases := "cases"
+	if total == 1 {
+		cases = "case"
+	}
+	return fmt.Sprintf("%d %s of a standard run (%s)", total, cases, strings.Join(parts, ", "))
 }
 
 func explainFault(t *faults.Type) string {
