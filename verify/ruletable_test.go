@@ -121,7 +121,8 @@ const (
 )
 
 // apart compares two full runs: every rule is checked in both, and those that many
-// cases check by about as many.
+// cases check by half as many at least: whether a T comes just before or just behind a
+// deadline is chance, and moves their number by a third.
 func apart(kept, run Checks) []string {
 	var out []string
 	for _, r := range checker.Rules() {
@@ -130,7 +131,7 @@ func apart(kept, run Checks) []string {
 			a, b := sum(kept[r.ID][d]), sum(run[r.ID][d])
 			was, is = was+a, is+b
 			off := max(a, b) - min(a, b)
-			if min(a, b) == 0 && off >= fewChecks || max(a, b) >= manyChecks && off > 10+max(a, b)/10 {
+			if min(a, b) == 0 && off >= fewChecks || max(a, b) >= manyChecks && off > max(a, b)/2 {
 				out = append(out, fmt.Sprintf("%s in %s: %d cases check it now, and %d when the table was generated", r.ID, d, b, a))
 			}
 		}
@@ -242,7 +243,7 @@ func TestApart(t *testing.T) {
 		return Checks{"settles": {dialectV0: {"single": n}}}
 	}
 	for _, c := range []struct{ a, b, want int }{
-		{0, 0, 0}, {5, 6, 0}, {0, 9, 0}, {20, 48, 0}, {299, 30, 0}, {1000, 950, 0}, {1, 0, 1}, {0, 10, 1}, {10, 0, 2}, {300, 250, 1}, {1000, 800, 1},
+		{0, 0, 0}, {5, 6, 0}, {0, 9, 0}, {20, 48, 0}, {299, 30, 0}, {1000, 950, 0}, {1, 0, 1}, {0, 10, 1}, {10, 0, 2}, {300, 150, 0}, {300, 149, 1}, {400, 1000, 1},
 	} {
 		if got := apart(of(c.a), of(c.b)); len(got) != c.want {
 			t.Errorf("%d and %d: %v", c.a, c.b, got)
