@@ -28,6 +28,9 @@ const (
 	// freezeLimit is how long the threads of a stopped process group may go on.
 	freezeLimit = 2 * time.Second
 	freezePoll  = time.Millisecond
+	// heldTries is how often the sockets of a stopped client are looked for.
+	heldTries = 10
+	heldPoll  = 10 * time.Millisecond
 )
 
 // skipError ends a case that cannot be done here, by its reason.
@@ -82,11 +85,9 @@ func (r *caseRun) freeze(client string) bool {
 		r.fail(fmt.Errorf("the adapter cannot be stopped: %w", err))
 		return false
 	}
-	for local, remote := range r.sockets(client) {
-		if err := f.holds(local, remote); err != nil {
-			r.fail(&skipError{fmt.Sprintf("it is not certain that what was stopped is the client: %s", err)})
-			return false
-		}
+	if err := r.stopped(f, client); err != nil {
+		r.fail(&skipError{fmt.Sprintf("it is not certain that what was stopped is the client: %s", err)})
+		return false
 	}
 	r.conn.froze()
 	r.rec.Add(history.Event{Kind: history.Frozen})
@@ -110,6 +111,26 @@ func (r *caseRun) thaw() {
 	if r.conn.thawing() {
 		r.fail(errGoesOn)
 	}
+}
+
+// stopped fails if a connection of the client belongs to no process that has been
+// stopped. It looks more than once: what the client closed last may not be in the record
+// yet, and a socket can be missed where the kernel's tables change while they are read.
+func (r *caseRun) stopped(f freezer, client string) error {
+	var err error
+	for range heldTries {
+		err = nil
+		for local, remote := range r.sockets(client) {
+			if err = f.holds(local, remote); err != nil {
+				break
+			}
+		}
+		if err == nil || r.over() {
+			return err
+		}
+		r.pause(heldPoll)
+	}
+	return err
 }
 
 // sockets lists the client's and our address of each of its open connections.

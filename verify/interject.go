@@ -49,6 +49,11 @@ func (r *caseRun) requestOf(c *call) (q request, ok bool) {
 // it has to leave it for. It is over the lateness that a living client is allowed.
 const leaveLimit = 300 * time.Millisecond
 
+// leaveLimitAway is leaveLimit in front of a server that is not ours: what is granted
+// there to a session that is being left is seen by nobody, and locked until its lease
+// ends.
+const leaveLimitAway = time.Second
+
 // interject has the server send a keep-alive on all sessions, with the payload of the
 // workload's own fault in front of it on the sessions of the waiting calls, and waits
 // until the clients have left these, or have had the time to.
@@ -70,7 +75,11 @@ func (r *caseRun) interjectAs(t *faults.Type, payload func(*frames.Grammar, requ
 		}
 	}
 	r.keepAlive()
-	r.until(leaveLimit, func(e history.Event) bool {
+	limit := leaveLimit
+	if r.own != nil {
+		limit = leaveLimitAway
+	}
+	r.until(limit, func(e history.Event) bool {
 		if e.Kind == history.EndSeen && e.Side == history.ClientSide {
 			delete(staying, e.Session)
 		}
