@@ -18,7 +18,8 @@ type freezer interface {
 	freeze(ctx context.Context) error
 	// frozen fails if a thread of the group runs.
 	frozen() error
-	// holds fails if no process of the group has the socket with these addresses.
+	// holds fails if no process of the group has the socket with these addresses: with
+	// errNotListed if the system knows of none.
 	holds(local, remote string) error
 	// thaw continues the group.
 	thaw()
@@ -32,6 +33,8 @@ const (
 	heldTries = 10
 	heldPoll  = 10 * time.Millisecond
 )
+
+var errNotListed = errors.New("not in the kernel's tables")
 
 // skipError ends a case that cannot be done here, by its reason.
 type skipError struct{ reason string }
@@ -125,7 +128,7 @@ func (r *caseRun) stopped(f freezer, client string) error {
 				break
 			}
 		}
-		if err == nil || r.over() {
+		if !errors.Is(err, errNotListed) || r.over() {
 			return err
 		}
 		r.pause(heldPoll)

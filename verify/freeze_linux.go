@@ -165,7 +165,7 @@ func socketInode(local, remote netip.AddrPort) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("the connection from %s to %s is not in the kernel's tables", local, remote)
+	return "", fmt.Errorf("the connection from %s to %s is %w", local, remote, errNotListed)
 }
 
 // kernelAddr reads "0100007F:1F90": 32-bit words in the machine's byte order, and the
