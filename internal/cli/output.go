@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,8 +37,35 @@ func (o *output) check() (err error) {
 	if o.format != "text" && o.format != "json" {
 		return usagef("there is no format %q%s; formats are text and json", o.format, verify.DidYouMean(o.format, []string{"text", "json"}))
 	}
-	o.files, err = reportFiles(o.reports)
-	return err
+	if o.files, err = reportFiles(o.reports); err != nil {
+		return err
+	}
+	for _, f := range o.files {
+		if err := canWrite(f.name); err != nil {
+			return fmt.Errorf("cannot write the report: %w", err)
+		}
+	}
+	return nil
+}
+
+// canWrite fails if a file cannot be written, and changes nothing. A run should not end
+// with that. What is no file, a pipe or a device, is not opened before its time.
+func canWrite(name string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		return errors.Join(f.Close(), os.Remove(name))
+	}
+	info, statErr := os.Stat(name)
+	switch {
+	case statErr != nil:
+		return err
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return nil
+	}
+	if f, err = os.OpenFile(name, os.O_WRONLY, 0); err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // write writes the reports; a verdict goes before a report that cannot be written.

@@ -97,6 +97,12 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 			return usagef("--%s is empty: name some, or all", name)
 		}
 	}
+	// An empty one is a variable that is not set: it must not be taken for the default.
+	for _, name := range []string{"dialect", "sweep", "profile", "busy", "upstream", "secret-file", "record"} {
+		if v, _ := cmd.Flags().GetString(name); cmd.Flags().Changed(name) && v == "" {
+			return usagef("--%s is empty; leave it out for its default", name)
+		}
+	}
 	err := f.check()
 	if err != nil {
 		return err
