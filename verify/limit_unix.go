@@ -3,6 +3,7 @@
 package verify
 
 import (
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -23,5 +24,20 @@ func processorTime() (time.Duration, bool) {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
 		return 0, false
 	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), true
+	return spentBy(&r), true
+}
+
+func spentBy(r *syscall.Rusage) time.Duration { return time.Duration(r.Utime.Nano() + r.Stime.Nano()) }
+
+// used returns what this process and its children have used.
+func used() (consumed, bool) {
+	var self, children syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &self) != nil || syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children) != nil {
+		return consumed{}, false
+	}
+	unit := int64(1024)
+	if runtime.GOOS == "darwin" {
+		unit = 1 // the others count KiB
+	}
+	return consumed{spentBy(&self), spentBy(&children), int64(self.Maxrss) * unit, int64(children.Maxrss) * unit}, true
 }

@@ -108,6 +108,7 @@ type recordEnd struct {
 	ElapsedS float64         `json:"elapsed_s"`
 	Restarts int             `json:"adapter_restarts"`
 	InFlight InFlight        `json:"in_flight"`
+	Took     Resources       `json:"resources"`
 	Fatal    int             `json:"fatal,omitempty"` // the exit code of what kept the run from starting
 	Reason   string          `json:"reason,omitempty"`
 	SkipAll  bool            `json:"skip_all,omitempty"`

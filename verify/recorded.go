@@ -256,6 +256,7 @@ func (rec *Recorded) Check(ctx context.Context, o CheckOptions) (*Report, error)
 	restarts := 0
 	if e := rec.end; e != nil {
 		elapsed, restarts, report.InFlight = time.Duration(e.ElapsedS*float64(time.Second)), e.Restarts, e.InFlight
+		report.Resources = e.Took
 	}
 	report.finish(elapsed, restarts)
 	return report, nil

@@ -30,6 +30,7 @@ type Report struct {
 	Fenced      []string        `json:"fenced"` // the entries counted there: both holders and tokens
 	Coverage    Coverage        `json:"coverage"`
 	InFlight    InFlight        `json:"in_flight"`
+	Resources   Resources       `json:"resources"`
 	Outcomes    []OutcomeCount  `json:"outcomes"`
 	Rules       []RuleCount     `json:"rules"`
 	Sanity      []SanityResult  `json:"sanity"`
@@ -212,7 +213,7 @@ func (r *Report) fatally(code int, why string) bool {
 // end is what the last line of the record says.
 func (r *Report) end() recordEnd {
 	e := recordEnd{
-		Verdict: r.Verdict, ExitCode: r.ExitCode, ElapsedS: r.ElapsedS, Restarts: r.Restarts, InFlight: r.InFlight,
+		Verdict: r.Verdict, ExitCode: r.ExitCode, ElapsedS: r.ElapsedS, Restarts: r.Restarts, InFlight: r.InFlight, Took: r.Resources,
 		Fatal: r.fatal, SkipAll: r.skipped,
 	}
 	if r.fatal != 0 {

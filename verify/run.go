@@ -55,6 +55,7 @@ type runner struct {
 	policy  checker.Policy
 	staging *staging // nil in front of embedded servers
 	started time.Time
+	watch   *stopwatch
 
 	mu       sync.Mutex
 	control  map[string]CaseResult // by workload: its run without a fault
@@ -67,7 +68,7 @@ type runner struct {
 // Run runs a plan and returns its report; the report is complete also when ctx
 // was cancelled half-way. onStep, if not nil, is told of every finished case.
 func Run(ctx context.Context, p *Plan, onStep func(Progress)) *Report {
-	r := &runner{p: p, started: time.Now(), onStep: onStep, report: newReport(p), control: map[string]CaseResult{}}
+	r := &runner{p: p, started: time.Now(), watch: startWatch(), onStep: onStep, report: newReport(p), control: map[string]CaseResult{}}
 	r.pool = &adapterPool{start: p.Start, dialect: p.Dialect}
 	r.pulse = newPulse(p.Parallel, r.pool.strain)
 	var cancel context.CancelFunc
@@ -80,6 +81,7 @@ func Run(ctx context.Context, p *Plan, onStep func(Progress)) *Report {
 	cancel()
 	wg.Wait()
 	r.report.inFlight(r.pulse)
+	r.report.Resources = r.watch.end(r.report.Results)
 	r.report.finish(time.Since(r.started), r.pool.restarts())
 	if err := p.Record.end(r.report.end()); err != nil {
 		r.report.unrecorded(err)
@@ -125,11 +127,14 @@ func (r *runner) run(ctx context.Context) {
 	if !r.sanity(ctx, whenFirst) {
 		return
 	}
+	r.watch.enter(phaseCases)
 	r.sweep(ctx, r.controls(ctx))
 	if len(r.p.Options.Cases) == 0 {
+		r.watch.enter("replays")
 		r.confirm(ctx)
 	}
 	if ctx.Err() == nil {
+		r.watch.enter("last")
 		r.sanity(ctx, whenLast)
 	}
 }

@@ -46,6 +46,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	if f := r.InFlight; f.Bound && f.Descriptors > 0 {
 		fmt.Fprintf(&b, "at most %d cases were in flight, because this process may open only %d files: raise it with ulimit -n\n", f.Limit, f.Descriptors)
 	}
+	r.textResources(&b)
 	b.WriteString(r.LastLine() + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
