@@ -123,6 +123,9 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 		return nil, err
 	}
 	cfg := proxy.Config{Grammar: r.grammar, Rules: rules, Recorder: r.rec, ReadSize: readSize, Observe: r.unaccepted}
+	if conn.inside != nil {
+		cfg.Listen = conn.inside.Listen
+	}
 	if !conn.closes() {
 		cfg.Keep = conn.keep
 	}
@@ -149,6 +152,9 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 // listen opens a port on the case's address. Where the system has only one
 // loopback address, that one is used.
 func (r *caseRun) listen() (net.Listener, error) {
+	if r.conn.inside != nil {
+		return r.conn.inside.Listen("tcp4", r.addr+":0")
+	}
 	l, err := net.Listen("tcp4", r.addr+":0")
 	if err != nil && r.addr != "127.0.0.1" {
 		if l2, err2 := net.Listen("tcp4", "127.0.0.1:0"); err2 == nil {

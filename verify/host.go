@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"tornwire/adapter"
+	"tornwire/internal/memnet"
 )
 
 // Limits of the adapter protocol (spec/adapter.md).
@@ -52,6 +53,8 @@ type adapterConn struct {
 	err     error
 	pings   pinger
 	used    usage
+
+	inside *memnet.Network // that the library uses; nil: sockets
 }
 
 // waiter gets the answers to one request.
@@ -76,8 +79,18 @@ func (f *failure) Error() string {
 	return f.reason + "; its last words on stderr: " + f.words
 }
 
-// dialAdapter initialises a transport. It fails without a valid init_ok.
+// dialAdapter initialises a transport, and watches from then on whether the adapter
+// answers in time. It fails without a valid init_ok.
 func dialAdapter(ctx context.Context, t transport, dialect string) (*adapterConn, error) {
+	c, err := initAdapter(ctx, t, dialect)
+	if err == nil {
+		c.wg.Go(c.ping)
+	}
+	return c, err
+}
+
+// initAdapter is dialAdapter where nothing can be late.
+func initAdapter(ctx context.Context, t transport, dialect string) (*adapterConn, error) {
 	c := &adapterConn{
 		t: t, out: make(chan []byte, 1024), gone: make(chan struct{}), waiting: map[uint64]*waiter{},
 	}
@@ -100,7 +113,6 @@ func dialAdapter(ctx context.Context, t transport, dialect string) (*adapterConn
 		return nil, c.explain(err)
 	}
 	c.info = got
-	c.wg.Go(c.ping)
 	return c, nil
 }
 

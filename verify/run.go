@@ -103,11 +103,7 @@ func (r *runner) run(ctx context.Context) {
 		r.staging = newStaging(r.p)
 	}
 	r.report.client(conn.info.Client)
-	r.policy = checker.Policy{
-		Dialect: r.p.Dialect, Profile: r.p.Profile, Outcomes: conn.info.Outcomes, Only: r.p.only,
-		Busy: r.p.Busy, Grace: r.p.Grace, Tolerance: r.p.Tolerance,
-		SawTable: r.staging == nil, Embedded: r.staging == nil, ClosedWorld: r.p.ClosedWorld,
-	}
+	r.policy = policyFor(r.p, conn)
 	r.begin()
 	if r.staging != nil {
 		if err := r.staging.reach(ctx); err != nil {
@@ -136,6 +132,16 @@ func (r *runner) run(ctx context.Context) {
 	if ctx.Err() == nil {
 		r.watch.enter("last")
 		r.sanity(ctx, whenLast)
+	}
+}
+
+// policyFor is by what the cases of a plan are judged with an adapter.
+func policyFor(p *Plan, conn *adapterConn) checker.Policy {
+	embedded := p.Upstream == ""
+	return checker.Policy{
+		Dialect: p.Dialect, Profile: p.Profile, Outcomes: conn.info.Outcomes, Only: p.only,
+		Busy: p.Busy, Grace: p.Grace, Tolerance: p.Tolerance,
+		SawTable: embedded, Embedded: embedded, ClosedWorld: p.ClosedWorld,
 	}
 }
 

@@ -117,7 +117,9 @@ func textFinding(b *strings.Builder, f Finding, whole bool) {
 	if f.Replayed > 0 {
 		fmt.Fprintf(b, "    replayed %d times, found again %d times\n", f.Replayed, f.Reproduced)
 	}
-	fmt.Fprintf(b, "    replay: %s\n", f.Replay)
+	if f.Replay != "" {
+		fmt.Fprintf(b, "    replay: %s\n", f.Replay)
+	}
 }
 
 // textDoubts shows what could not be judged.

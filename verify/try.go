@@ -145,7 +145,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 		t.err = conn.explain(cause)
 	case cause != nil:
 		t.err = cause
-	case r.pulse.lateSince(run.began):
+	case r.pulse != nil && r.pulse.lateSince(run.began):
 		t.err = errLateTool
 	case conn.lateSince(run.began):
 		t.err = errLateAdapter

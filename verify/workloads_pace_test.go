@@ -38,7 +38,7 @@ func TestHidesPace(t *testing.T) {
 
 // TestConnectHot: what is possible is tried, and ends in time.
 func TestConnectHot(t *testing.T) {
-	r := &caseRun{ctx: t.Context(), rec: history.NewRecorder()}
+	r := &caseRun{ctx: t.Context(), rec: history.NewRecorder(), conn: &adapterConn{}}
 	if got := r.connectHot(250 * time.Millisecond); got[0] < 1 || got[1]+got[2] > 0 || r.over() {
 		t.Errorf("connected %v times", got)
 	}

@@ -27,6 +27,7 @@ type call struct {
 	owner    uint64
 	stamp    time.Time // just before the latest write
 	sent     bool      // possibly
+	whole    bool      // the latest write took all of it
 	refused  bool      // B was the last answer
 }
 
@@ -139,7 +140,7 @@ func (c *client) sendAcquire(ctx context.Context, s *session, k *call, x *exchan
 		return false
 	}
 	k.sent = true
-	s.write(ctx, b)
+	k.whole = s.write(ctx, b)
 	if late {
 		sleep(ctx, time.Now().Add(registerPause))
 		if !s.register(x) {
@@ -162,7 +163,7 @@ func (c *client) giveUp(k *call, e end) adapter.Result {
 
 // unanswered takes the end of a session on which a call was sent.
 func (c *client) unanswered(base context.Context, s *session, k *call, e end) (adapter.Result, bool) {
-	fate, outcome := c.defect.unanswered(e)
+	fate, outcome := c.defect.unanswered(e, k.whole)
 	switch {
 	case fate == again:
 		c.renew(k)

@@ -77,8 +77,9 @@ const (
 )
 
 // unanswered decides about an acquire that was sent and whose session then
-// ended without a final answer. The outcome belongs to tell.
-func (d defect) unanswered(e end) (f fate, outcome string) {
+// ended without a final answer; whole tells whether the write took all of it. The
+// outcome belongs to tell.
+func (d defect) unanswered(e end, whole bool) (f fate, outcome string) {
 	peer := e.how == endEOF || e.how == endReset
 	switch {
 	case d == entersAnyway && e.how != endCancel:
@@ -89,7 +90,7 @@ func (d defect) unanswered(e end) (f fate, outcome string) {
 		return tell, unsent
 	case d == eofIsBusy && peer:
 		return tell, busy
-	case (d == resendSame || d == resendNewOwner) && peer:
+	case (d == resendSame || d == resendNewOwner) && peer, d == resendPartial && peer && !whole:
 		return again, ""
 	case d == cancelAsUnsent && e.how == endCancel:
 		return tell, unsent

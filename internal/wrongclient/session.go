@@ -225,8 +225,9 @@ func (s *session) close(e end) {
 }
 
 // write sends the frame of a registered exchange; the caller has the turn. The
-// session ends if that fails or takes 2 s, or if ctx is over meanwhile.
-func (s *session) write(ctx context.Context, b []byte) {
+// session ends if that fails or takes 2 s, or if ctx is over meanwhile. It tells whether
+// all of the frame was taken.
+func (s *session) write(ctx context.Context, b []byte) (whole bool) {
 	stop := context.AfterFunc(ctx, func() { s.close(endOf(ctx)) })
 	defer stop()
 	_ = s.conn.SetWriteDeadline(time.Now().Add(writeLimit)) // a failure shows in Write
@@ -234,9 +235,10 @@ func (s *session) write(ctx context.Context, b []byte) {
 		n, err := s.conn.Write(b[:s.c.defect.atOnce(len(b))])
 		if b = b[n:]; err != nil {
 			s.close(endOfError(err))
-			return
+			return len(b) == 0
 		}
 	}
+	return true
 }
 
 // await returns the answer to a registered exchange. If there is none when ctx

@@ -1,0 +1,137 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+
+	"tornwire/adapter"
+	"tornwire/checker"
+	"tornwire/frames"
+	"tornwire/internal/memnet"
+)
+
+// Dial connects to an address of a case's network, like net.Dialer.DialContext.
+type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// Bubble runs the cases of a plan against a Go library, each on a network of its own
+// in memory and inside the synctest bubble of the goroutine that asks for it, where waits
+// cost no time and nothing is late. Its methods may be called from several bubbles at
+// once.
+type Bubble struct {
+	p *Plan
+
+	mu      sync.Mutex
+	control map[string]CaseResult // by workload: its run without a fault
+}
+
+// NewBubble checks the options and lists the cases, as NewPlan does. Start, Alone,
+// Parallel, Timeout and Upstream have no meaning here.
+func NewBubble(o Options) (*Bubble, error) {
+	if o.Upstream != "" {
+		return nil, usagef("a server that is not in this process cannot be reached from inside a bubble")
+	}
+	p, err := NewPlan(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Bubble{p: p, control: map[string]CaseResult{}}, nil
+}
+
+// Cases lists the cases of the plan, each workload's together.
+func (b *Bubble) Cases() []Case { return b.p.Cases }
+
+// Run runs one case. The caller is inside a bubble, and nothing of the case is left in
+// it afterwards but what the library has left.
+func (b *Bubble) Run(ctx context.Context, c Case, library func(Dial) adapter.Library) CaseResult {
+	control := b.Control(ctx, c.Workload, library)
+	if c.ID.Fault == NoFault {
+		control.Case = c
+		return control
+	}
+	if verdict, reason := canFire(c, control); verdict != checker.Safe {
+		return CaseResult{Case: c, Verdict: verdict, Reason: reason}
+	}
+	return b.once(ctx, c, library)
+}
+
+// Control runs a workload without a fault, if no case of it has needed that before. It
+// tells which frames the client sends.
+func (b *Bubble) Control(ctx context.Context, w *Workload, library func(Dial) adapter.Library) CaseResult {
+	b.mu.Lock()
+	got, ok := b.control[w.ID]
+	b.mu.Unlock()
+	if ok {
+		return got
+	}
+	got = b.once(ctx, Case{ID: CaseID{Dialect: b.p.Dialect, Workload: w.ID, Fault: NoFault}, Workload: w}, library)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.control[w.ID] = got
+	return got
+}
+
+// once is one try, which is the only one: in virtual time another would be the same.
+func (b *Bubble) once(ctx context.Context, c Case, library func(Dial) adapter.Library) CaseResult {
+	res := CaseResult{Case: c, Verdict: checker.Skipped}
+	if c.Workload.Alone {
+		res.Reason = errSameProcess.Error()
+		return res
+	}
+	network := memnet.New(memnet.Options{Buffer: bufferOf(c)})
+	conn, err := initAdapter(ctx, startLibrary(library(network.Dial)), b.p.Dialect)
+	if err != nil {
+		res.Verdict, res.Reason = checker.Inconclusive, err.Error()
+		return res
+	}
+	conn.inside = network
+	defer conn.stop()
+	if !conn.speaks(b.p.Dialect) {
+		res.Reason = fmt.Sprintf("the library speaks %v, not %s", conn.info.Dialects, b.p.Dialect)
+		return res
+	}
+	r := &runner{p: b.p, pool: &adapterPool{conn: conn}, policy: policyFor(b.p, conn), control: map[string]CaseResult{}}
+	b.mu.Lock()
+	if control, ok := b.control[c.Workload.ID]; ok {
+		r.control[c.Workload.ID] = control
+	}
+	b.mu.Unlock()
+	t := r.try(ctx, c)
+	if t.err != nil {
+		t.Verdict, t.Reason = checker.Inconclusive, t.err.Error()
+		var u *errUnsupported
+		var s *skipError
+		if errors.As(t.err, &u) || errors.As(t.err, &s) {
+			t.Verdict = checker.Skipped
+		}
+	}
+	return t.CaseResult
+}
+
+// bufferOf is what the network takes from one side before the other has read it. Where a
+// request is cut, it takes a byte at a time, so that the client's write is cut short and
+// says how many bytes went out; else it takes all that it is given, as kernels do.
+func bufferOf(c Case) int {
+	if c.ID.Frame.Dir == frames.ClientToServer && c.ID.Frame.Op != opOpen && strings.HasPrefix(c.ID.Fault, "truncate") {
+		return 1
+	}
+	return 0
+}
+
+// Describe tells a person why a case is not SAFE: each finding with its bytes, what the
+// server's table said, and the timeline, or the reason.
+func Describe(c CaseResult) string {
+	var b strings.Builder
+	for _, f := range c.Findings {
+		rule, _ := checker.RuleByID(f.Rule)
+		fmt.Fprintf(&b, "%s (%s, %s): %s\n", f.Rule, f.Severity, f.Certainty, rule.Sentence)
+		textFinding(&b, Finding{Case: c.Case.ID.String(), Finding: f, Class: classOf(c.Case.ID)}, true)
+	}
+	if c.Reason != "" {
+		fmt.Fprintf(&b, "%s\n", c.Reason)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,202 @@
+// Package verifytest runs tornwire's cases against a Go client library inside go test.
+//
+// It is what tornwire verify does (the same workloads, faults and offsets, the same
+// embedded lock server, proxy and oracle), but each case has a network in memory and a
+// testing/synctest bubble of its own: waits, leases and back-offs cost no time, and
+// nothing is ever late. Requests that are cut are taken from the client a byte at a time,
+// so that its write is cut short and says how many bytes went out, which real sockets
+// hardly ever show.
+//
+//	func TestTorn(t *testing.T) {
+//		verifytest.Run(t, func(env verifytest.Env) (verifytest.Client, error) {
+//			return bind(mylocks.New(env.Addresses, mylocks.WithDialer(env.Dial)))
+//		})
+//	}
+//
+// Each case is a subtest named by its case id, DIALECT/WORKLOAD/FRAME@OFFSET:FAULT, and
+// can be run alone:
+//
+//	go test -run 'TestTorn/^ticketing$/^single$/^s2c\.A\.1@25:truncate-rst$'
+//
+// A case that is UNSAFE or NONCONFORMING fails, and so does one that is INCONCLUSIVE; one
+// that is SKIPPED is skipped, and one that is NON-STRICT fails only under
+// Options.Strict.
+package verifytest
+
+import (
+	"context"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"tornwire/adapter"
+	"tornwire/checker"
+	"tornwire/verify"
+)
+
+// Client is a client of the library under test; its results are said in the words of
+// spec/adapter.md. Its methods are called concurrently. After Close nothing of it may go
+// on: a bubble waits for what does, and a case does not end.
+type Client = adapter.Client
+
+// Result is how an acquire or a release ended.
+type Result = adapter.Result
+
+// Ticket is a held grant.
+type Ticket = adapter.Ticket
+
+// Env is what a case gives the library to connect with.
+type Env struct {
+	// Dialect is the one that is spoken, "ticketing" or "ticketing-v0".
+	Dialect string
+	// Addresses are the cluster as the client knows it, and its redirect allowlist:
+	// HOST:PORT, one or more.
+	Addresses []string
+	// Secret is that of the preface; it may be empty.
+	Secret string
+	// Dial connects to these addresses, like net.Dialer.DialContext; there is no other way
+	// to reach them. What it returns has the half-close and reset of a *net.TCPConn
+	// (CloseWrite, SetLinger), but is none.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Options say which cases are run, and by what they are judged. The zero value is the
+// standard sweep of the dialect ticketing.
+type Options struct {
+	Dialect   string   // "ticketing" or "ticketing-v0"; "": ticketing
+	Workloads []string // ids; empty: all
+	Faults    []string // ids or families, or "none"; empty: all that the sweep has
+	Rules     []string // ids of the rules that are judged; empty: all
+	Cases     []string // case ids; empty: all that the other fields select
+	Sweep     string   // "smoke", "standard" or "full"; "": standard
+	Seed      uint64   // of everything random in the tool
+	Profile   string   // "any" or "official"; "": any
+	Busy      string   // "unsettled", "final" or "retry"; "": unsettled
+	Outcomes  []string // words of spec/adapter.md that the library can say; empty: all
+	Strict    bool     // what is NON-STRICT fails
+}
+
+// Run runs the standard sweep of the dialect ticketing as subtests of t. open opens a
+// client of the library; it is called in the bubble of a case, as often as the case has
+// clients.
+func Run(t *testing.T, open func(Env) (Client, error)) {
+	t.Helper()
+	RunWith(t, Options{}, open)
+}
+
+// RunWith is Run with options. Wrong options are fatal for t.
+func RunWith(t *testing.T, o Options, open func(Env) (Client, error)) {
+	t.Helper()
+	RunLibrary(t, o, func(dial Dial) adapter.Library { return library{o: o, name: t.Name(), open: open, dial: dial} })
+}
+
+// Dial connects to an address of a case.
+type Dial = verify.Dial
+
+// RunLibrary is RunWith for a library that has an adapter in Go already.
+func RunLibrary(t *testing.T, o Options, lib func(Dial) adapter.Library) {
+	t.Helper()
+	b, err := verify.NewBubble(verify.Options{
+		Dialect: o.Dialect, Workloads: o.Workloads, Faults: o.Faults, Rules: o.Rules, Cases: o.Cases, Sweep: o.Sweep,
+		Seed: o.Seed, Profile: o.Profile, Busy: o.Busy, Strict: o.Strict,
+	})
+	if err != nil {
+		t.Fatalf("verifytest: %v", err)
+	}
+	cases := b.Cases()
+	if len(cases) == 0 {
+		t.Fatal("verifytest: the options select no case")
+	}
+	var order []*verify.Workload
+	of := map[*verify.Workload][]verify.Case{}
+	for _, c := range cases {
+		if of[c.Workload] == nil {
+			order = append(order, c.Workload)
+		}
+		of[c.Workload] = append(of[c.Workload], c)
+	}
+	s := sweep{b: b, lib: lib, strict: o.Strict}
+	t.Run(cases[0].ID.Dialect, func(t *testing.T) {
+		for _, w := range order {
+			t.Run(w.ID, func(t *testing.T) {
+				t.Parallel()
+				s.workload(t, w, of[w])
+			})
+		}
+	})
+}
+
+type sweep struct {
+	b      *verify.Bubble
+	lib    func(Dial) adapter.Library
+	strict bool
+}
+
+// workload runs the cases of one workload, which need its run without a fault before.
+func (s sweep) workload(t *testing.T, w *verify.Workload, cases []verify.Case) {
+	synctest.Test(t, func(t *testing.T) { s.b.Control(t.Context(), w, s.lib) })
+	for _, c := range cases {
+		t.Run(nameOf(c.ID), func(t *testing.T) {
+			t.Parallel()
+			var res verify.CaseResult
+			synctest.Test(t, func(t *testing.T) { res = s.b.Run(t.Context(), c, s.lib) })
+			s.report(t, res)
+		})
+	}
+}
+
+// nameOf is the last element of a case id.
+func nameOf(id verify.CaseID) string {
+	s := id.String()
+	return s[strings.LastIndexByte(s, '/')+1:]
+}
+
+func (s sweep) report(t *testing.T, res verify.CaseResult) {
+	text := func() string {
+		return strings.ToUpper(string(res.Verdict)) + "\n" + verify.Describe(res) + "\nalone: go test -run '" + alone(t.Name()) + "'"
+	}
+	switch res.Verdict {
+	case checker.Safe:
+	case checker.Skipped:
+		t.Skip(res.Reason)
+	case checker.NonStrict:
+		if s.strict {
+			t.Error(text())
+		} else {
+			t.Log(text())
+		}
+	default:
+		t.Error(text())
+	}
+}
+
+// alone is a pattern for go test -run that only one test matches.
+func alone(name string) string {
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	return strings.Join(parts, "/")
+}
+
+// library is an adapter.Library of the function that opens a client.
+type library struct {
+	o    Options
+	name string
+	open func(Env) (Client, error)
+	dial Dial
+}
+
+// Info implements adapter.Library.
+func (l library) Info() adapter.Info {
+	return adapter.Info{
+		Client: l.name, Dialects: []string{"ticketing", "ticketing-v0"}, Features: []string{"cancel", "close"}, Outcomes: l.o.Outcomes,
+	}
+}
+
+// Open implements adapter.Library.
+func (l library) Open(dialect string, addresses []string, secret string) (adapter.Client, error) {
+	return l.open(Env{Dialect: dialect, Addresses: addresses, Secret: secret, Dial: l.dial})
+}
