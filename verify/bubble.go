@@ -17,6 +17,19 @@ import (
 // Dial connects to an address of a case's network, like net.Dialer.DialContext.
 type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
+// bySocket is Dial over the system's network.
+func bySocket(ctx context.Context, network, addr string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, network, addr)
+}
+
+// dial connects on the network that the library uses.
+func (c *adapterConn) dial() Dial {
+	if c.inside != nil {
+		return c.inside.Dial
+	}
+	return bySocket
+}
+
 // Bubble runs the cases of a plan against a Go library, each on a network of its own
 // in memory and inside the synctest bubble of the goroutine that asks for it, where waits
 // cost no time and nothing is late. Its methods may be called from several bubbles at

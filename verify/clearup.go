@@ -89,7 +89,7 @@ func (r *caseRun) deserted(key string) bool {
 
 // releaseLeft releases grants by their tokens.
 func (r *caseRun) releaseLeft(ctx context.Context, left []said) {
-	w, err := dialWire(ctx, r.grammar, r.own.s.addr, r.own.s.secret)
+	w, err := dialWire(ctx, bySocket, r.grammar, r.own.s.addr, r.own.s.secret)
 	if err != nil {
 		return
 	}
@@ -110,7 +110,7 @@ func (r *caseRun) releaseLeft(ctx context.Context, left []said) {
 // dialect whose releases name no token: behind a grant that ends there may be attempts
 // whose connections are gone.
 func (r *caseRun) freeAll(ctx context.Context) {
-	w, err := dialWire(ctx, r.grammar, r.own.s.addr, r.own.s.secret)
+	w, err := dialWire(ctx, bySocket, r.grammar, r.own.s.addr, r.own.s.secret)
 	if err != nil {
 		return
 	}

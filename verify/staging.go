@@ -47,7 +47,7 @@ func newStaging(p *Plan) *staging {
 // reach tells whether the server is there and takes the secret: an R of a token that
 // nobody has is answered.
 func (s *staging) reach(ctx context.Context) error {
-	w, err := dialWire(ctx, s.grammar, s.addr, s.secret)
+	w, err := dialWire(ctx, bySocket, s.grammar, s.addr, s.secret)
 	if err != nil {
 		return fmt.Errorf("the upstream %s cannot be reached: %w", s.addr, err)
 	}

@@ -42,10 +42,10 @@ func (s said) field(name string) uint64 {
 }
 
 // dialWire connects and does the preface.
-func dialWire(ctx context.Context, g *frames.Grammar, addr, secret string) (*wire, error) {
+func dialWire(ctx context.Context, dial Dial, g *frames.Grammar, addr, secret string) (*wire, error) {
 	ctx, cancel := context.WithTimeout(ctx, wireLimit)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	conn, err := dial(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}

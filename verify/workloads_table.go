@@ -121,7 +121,7 @@ type prober struct {
 
 // probe opens a connection of the tool's own through the proxy.
 func (r *caseRun) probe(addr string) *prober {
-	w, err := dialWire(r.ctx, r.grammar, addr, r.secret())
+	w, err := dialWire(r.ctx, r.conn.dial(), r.grammar, addr, r.secret())
 	if err != nil {
 		r.fail(fmt.Errorf("the tool's own connection: %w", err))
 		return nil
