@@ -27,7 +27,9 @@ import (
 	"context"
 	"net"
 	"regexp"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -120,10 +122,7 @@ func RunLibrary(t *testing.T, o Options, lib func(Dial) adapter.Library) {
 	s := sweep{b: b, lib: lib, strict: o.Strict}
 	t.Run(cases[0].ID.Dialect, func(t *testing.T) {
 		for _, w := range order {
-			t.Run(w.ID, func(t *testing.T) {
-				t.Parallel()
-				s.workload(t, w, of[w])
-			})
+			t.Run(w.ID, func(t *testing.T) { s.workload(t, w, of[w]) })
 		}
 	})
 }
@@ -134,17 +133,31 @@ type sweep struct {
 	strict bool
 }
 
-// workload runs the cases of one workload, which need its run without a fault before.
+// workload runs the cases of one workload, which need its run without a fault before;
+// as many at once as there are processors. Parallel subtests would all be there at once,
+// thousands of them, and be looked at in each garbage collection.
 func (s sweep) workload(t *testing.T, w *verify.Workload, cases []verify.Case) {
 	synctest.Test(t, func(t *testing.T) { s.b.Control(t.Context(), w, s.lib) })
-	for _, c := range cases {
-		t.Run(nameOf(c.ID), func(t *testing.T) {
-			t.Parallel()
-			var res verify.CaseResult
-			synctest.Test(t, func(t *testing.T) { res = s.b.Run(t.Context(), c, s.lib) })
-			s.report(t, res)
+	next := make(chan verify.Case)
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for c := range next {
+				t.Run(nameOf(c.ID), func(t *testing.T) { s.one(t, c) })
+			}
 		})
 	}
+	for _, c := range cases {
+		next <- c
+	}
+	close(next)
+	wg.Wait()
+}
+
+func (s sweep) one(t *testing.T, c verify.Case) {
+	var res verify.CaseResult
+	synctest.Test(t, func(t *testing.T) { res = s.b.Run(t.Context(), c, s.lib) })
+	s.report(t, res)
 }
 
 // nameOf is the last element of a case id.
