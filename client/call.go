@@ -38,7 +38,7 @@ func (c *Client) Acquire(ctx context.Context, key string, wait, lease time.Durat
 	}
 	r.by = r.budget.deadline
 	if c.wire.owners {
-		r.id = newOwner()
+		r.id = c.draw()
 	}
 	ctx, cancel := c.within(ctx)
 	defer cancel()

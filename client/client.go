@@ -39,6 +39,10 @@ type Config struct {
 	// Dial opens a connection; by default a net.Dialer does. It must end when
 	// its context does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Seed, if not 0, makes the client draw the same owners and pauses each time. It is
+	// for tests that must repeat: two clients with one seed have the same owners, which
+	// spec/ticketing.md §3.3 forbids.
+	Seed uint64
 }
 
 // Limits of a client.
@@ -62,6 +66,7 @@ const (
 type Client struct {
 	cfg    Config
 	wire   wire
+	draw   func() uint64   // an owner
 	ctx    context.Context // done when the client is closed
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // calls, tasks and the goroutines of sessions
@@ -118,7 +123,12 @@ func New(cfg Config) (*Client, error) {
 		acquires: newPool(1, maxPipelined, maxSessions, maxSessions),
 		lane:     newPool(maxLaneUse, maxLaneUse, max(maxSessions, len(cfg.Addresses)), 1),
 		open:     map[*session]struct{}{}, changed: make(chan struct{}),
-		matched: newRing(maxTokens), tasks: map[uint64]*task{},
+		matched: newRing(maxTokens), tasks: map[uint64]*task{}, draw: newOwner,
+	}
+	if cfg.Seed != 0 {
+		c.draw = seededOwners(cfg.Seed)
+		c.acquires.seed, c.lane.seed = cfg.Seed, cfg.Seed+1
+		c.acquires.leader.random, c.lane.leader.random = seeded(c.acquires.seed, ""), seeded(c.lane.seed, "")
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c, nil

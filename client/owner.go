@@ -3,6 +3,8 @@ package client
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"hash/fnv"
+	mathrand "math/rand/v2"
 	"sync"
 )
 
@@ -61,6 +63,29 @@ func newOwner() uint64 {
 		owners.Unlock()
 		if fresh {
 			return o
+		}
+	}
+}
+
+// seeded is a source for what a name stands for. Each has its own, so that what is
+// drawn for one does not depend on when the others draw.
+func seeded(seed uint64, name string) *mathrand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return mathrand.New(mathrand.NewPCG(seed, h.Sum64()))
+}
+
+// seededOwners draws owners in the order of the calls.
+func seededOwners(seed uint64) func() uint64 {
+	var mu sync.Mutex
+	random := seeded(seed, "owners")
+	return func() uint64 {
+		mu.Lock()
+		defer mu.Unlock()
+		for {
+			if o := random.Uint64(); o != 0 {
+				return o
+			}
 		}
 	}
 }

@@ -29,7 +29,8 @@ var (
 type pacer struct {
 	spent    time.Time // the bucket is full once this lies dialBurst intervals back
 	failures int
-	until    time.Time // back-off
+	until    time.Time  // back-off
+	random   *rand.Rand // nil: the process's
 }
 
 // next is the earliest time of the next dial, pauses after failures apart.
@@ -57,7 +58,7 @@ func (p *pacer) fail(now time.Time, b backoff) {
 		}
 	}
 	p.failures++
-	d = d/2 + rand.N(d/2+1)
+	d = d/2 + p.upTo(d/2)
 	if t := now.Add(d); t.After(p.until) {
 		p.until = t
 	}
@@ -65,3 +66,11 @@ func (p *pacer) fail(now time.Time, b backoff) {
 
 // ok forgets the failures: a session has worked.
 func (p *pacer) ok() { p.failures, p.until = 0, time.Time{} }
+
+// upTo draws a duration from 0 to most.
+func (p *pacer) upTo(most time.Duration) time.Duration {
+	if p.random == nil {
+		return rand.N(most + 1)
+	}
+	return time.Duration(p.random.Int64N(int64(most) + 1))
+}

@@ -16,7 +16,8 @@ type pool struct {
 	sessions []*session
 	opening  map[string]int
 	pacers   map[string]*pacer
-	leader   pacer // its back-off is that of all addresses: there was no leader
+	seed     uint64 // of the pauses; 0: none
+	leader   pacer  // its back-off is that of all addresses: there was no leader
 }
 
 func newPool(free, share, total, each int) *pool {
@@ -41,6 +42,9 @@ func (p *pool) pacer(addr string) *pacer {
 	pc := p.pacers[addr]
 	if pc == nil {
 		pc = &pacer{}
+		if p.seed != 0 {
+			pc.random = seeded(p.seed, addr)
+		}
 		p.pacers[addr] = pc
 	}
 	return pc

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -89,6 +90,40 @@ func TestPacer(t *testing.T) {
 	p.fail(now, noBackoff)
 	if p.failures != 0 || !p.until.IsZero() {
 		t.Error("no back-off counts as one")
+	}
+}
+
+// Two clients of one seed draw the same owners and pauses, those of another other ones,
+// and what is drawn for one address does not depend on what others drew.
+func TestSeed(t *testing.T) {
+	draws := func(seed uint64, others int) (all []uint64) {
+		c, err := New(Config{Addresses: []string{"a:1", "b:1"}, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		for range 3 {
+			all = append(all, c.draw())
+		}
+		for _, p := range []*pool{c.acquires, c.lane} {
+			for range others {
+				p.pacer("b:1").fail(now, authFailed)
+			}
+			for _, one := range []*pacer{p.pacer("a:1"), &p.leader} {
+				one.fail(now, authFailed)
+				all = append(all, uint64(one.until.Sub(now)))
+			}
+		}
+		return all
+	}
+	first := draws(7, 0)
+	if again := draws(7, 3); !slices.Equal(first, again) {
+		t.Errorf("drawn were %v, then %v", first, again)
+	}
+	for i, other := range draws(8, 0) {
+		if other == first[i] {
+			t.Errorf("draw %d is %d for another seed, too", i, other)
+		}
 	}
 }
 
