@@ -90,6 +90,9 @@ func (p *pool) least(r *request, addr string, limit int) *session {
 func (c *Client) get(ctx context.Context, p *pool, r *request, prefer string) (*session, error) {
 	var last error
 	for {
+		if by, ok := ctx.Deadline(); ok && !time.Now().Before(by) {
+			<-ctx.Done() // any moment; a session would come too late
+		}
 		if err := context.Cause(ctx); err != nil {
 			return nil, errors.Join(err, last)
 		}

@@ -47,6 +47,7 @@ func seconds(d time.Duration) *float64 {
 // acquire asks for a key. The result is awaited with settle.
 func (r *caseRun) acquire(client, key string, wait, lease time.Duration) *call {
 	mine := r.key(key)
+	r.turn(client + key)
 	r.mu.Lock()
 	c := &call{
 		r: r, n: len(r.calls) + 1, client: client, key: mine, wait: wait, lease: lease,
@@ -149,6 +150,7 @@ func (c *call) settle() bool {
 			r.rec.Add(history.Event{Kind: history.CallOverdue, Call: c.n, Client: c.client, Key: c.key})
 		}
 	}
+	r.turn(c.client + c.key)
 	r.letGo()
 	select {
 	case <-c.ended:
@@ -219,6 +221,7 @@ func (c *call) startRelease() (wait func()) {
 	if c.failed || c.outcome != history.OutcomeAcquired || r.over() {
 		return func() {}
 	}
+	r.turn(c.client + c.key)
 	r.rec.Add(history.Event{Kind: history.ReleaseAsked, Call: c.n, Client: c.client, Key: c.key, Token: c.token, HasToken: true})
 	w, _, err := r.conn.start(adapter.Request{
 		Type: adapter.TypeRelease, Client: r.clientOf(c.client).name, Call: &c.id,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -22,6 +23,20 @@ func bySocket(ctx context.Context, network, addr string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, network, addr)
 }
 
+// Inside is what a case inside a bubble gives to a library.
+type Inside struct {
+	// Dial connects on the case's network; nothing else does.
+	Dial Dial
+	// Seed is that of the run and the case: never 0, the same each time the case is run.
+	Seed uint64
+}
+
+// inside is the network in memory of a case in a bubble.
+type inside struct {
+	*memnet.Network
+	settle func() // of turns
+}
+
 // dial connects on the network that the library uses.
 func (c *adapterConn) dial() Dial {
 	if c.inside != nil {
@@ -35,15 +50,20 @@ func (c *adapterConn) dial() Dial {
 // cost no time and nothing is late. Its methods may be called from several bubbles at
 // once.
 type Bubble struct {
-	p *Plan
+	// Transcribe fills the results' Transcript. It is set before the first run.
+	Transcribe bool
+
+	p      *Plan
+	settle func()
 
 	mu      sync.Mutex
 	control map[string]CaseResult // by workload: its run without a fault
 }
 
-// NewBubble checks the options and lists the cases, as NewPlan does. Start, Alone,
+// NewBubble checks the options and lists the cases, as NewPlan does. settle is
+// synctest.Wait, which this package must not import: it is part of testing. Start, Alone,
 // Parallel, Timeout and Upstream have no meaning here.
-func NewBubble(o Options) (*Bubble, error) {
+func NewBubble(o Options, settle func()) (*Bubble, error) {
 	if o.Upstream != "" {
 		return nil, usagef("a server that is not in this process cannot be reached from inside a bubble")
 	}
@@ -51,7 +71,7 @@ func NewBubble(o Options) (*Bubble, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Bubble{p: p, control: map[string]CaseResult{}}, nil
+	return &Bubble{p: p, settle: settle, control: map[string]CaseResult{}}, nil
 }
 
 // Cases lists the cases of the plan, each workload's together.
@@ -59,7 +79,7 @@ func (b *Bubble) Cases() []Case { return b.p.Cases }
 
 // Run runs one case. The caller is inside a bubble, and nothing of the case is left in
 // it afterwards but what the library has left.
-func (b *Bubble) Run(ctx context.Context, c Case, library func(Dial) adapter.Library) CaseResult {
+func (b *Bubble) Run(ctx context.Context, c Case, library func(Inside) adapter.Library) CaseResult {
 	control := b.Control(ctx, c.Workload, library)
 	if c.ID.Fault == NoFault {
 		control.Case = c
@@ -73,7 +93,7 @@ func (b *Bubble) Run(ctx context.Context, c Case, library func(Dial) adapter.Lib
 
 // Control runs a workload without a fault, if no case of it has needed that before. It
 // tells which frames the client sends.
-func (b *Bubble) Control(ctx context.Context, w *Workload, library func(Dial) adapter.Library) CaseResult {
+func (b *Bubble) Control(ctx context.Context, w *Workload, library func(Inside) adapter.Library) CaseResult {
 	b.mu.Lock()
 	got, ok := b.control[w.ID]
 	b.mu.Unlock()
@@ -88,25 +108,25 @@ func (b *Bubble) Control(ctx context.Context, w *Workload, library func(Dial) ad
 }
 
 // once is one try, which is the only one: in virtual time another would be the same.
-func (b *Bubble) once(ctx context.Context, c Case, library func(Dial) adapter.Library) CaseResult {
+func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.Library) CaseResult {
 	res := CaseResult{Case: c, Verdict: checker.Skipped}
 	if c.Workload.Alone {
 		res.Reason = errSameProcess.Error()
 		return res
 	}
 	network := memnet.New(memnet.Options{Buffer: bufferOf(c)})
-	conn, err := initAdapter(ctx, startLibrary(library(network.Dial)), b.p.Dialect)
+	conn, err := initAdapter(ctx, startLibrary(library(Inside{network.Dial, seedOf(b.p.Seed, c.ID)})), b.p.Dialect)
 	if err != nil {
 		res.Verdict, res.Reason = checker.Inconclusive, err.Error()
 		return res
 	}
-	conn.inside = network
+	conn.inside = &inside{network, b.settle}
 	defer conn.stop()
 	if !conn.speaks(b.p.Dialect) {
 		res.Reason = fmt.Sprintf("the library speaks %v, not %s", conn.info.Dialects, b.p.Dialect)
 		return res
 	}
-	r := &runner{p: b.p, pool: &adapterPool{conn: conn}, policy: policyFor(b.p, conn), control: map[string]CaseResult{}}
+	r := &runner{p: b.p, pool: &adapterPool{conn: conn}, policy: policyFor(b.p, conn), control: map[string]CaseResult{}, transcribe: b.Transcribe}
 	b.mu.Lock()
 	if control, ok := b.control[c.Workload.ID]; ok {
 		r.control[c.Workload.ID] = control
@@ -147,4 +167,9 @@ func Describe(c CaseResult) string {
 		fmt.Fprintf(&b, "%s\n", c.Reason)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// seedOf is the seed of what a library draws in a case.
+func seedOf(seed uint64, id CaseID) uint64 {
+	return max(rand.New(rand.NewPCG(seed+1, idHash(id))).Uint64(), 1)
 }

@@ -61,6 +61,9 @@ func nextAddress() string {
 	return fmt.Sprintf("127.%d.%d.%d", second, n>>8&0xff, n&0xff)
 }
 
+// insideAddress is that of every case which has a network to itself.
+const insideAddress = "127.1.2.3"
+
 // errUnsupported ends a case that the library has no way to do.
 type errUnsupported struct{ what, detail string }
 
@@ -99,6 +102,8 @@ type caseRun struct {
 	// prompted are the connections to a server that is not ours.
 	prompted []*prompted
 
+	turns turns // inside a bubble
+
 	met atomic.Bool // a call was started that a later refusal was meant for
 }
 
@@ -109,9 +114,14 @@ var serials atomic.Uint64
 func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, limit time.Duration, there *staging) (*caseRun, error) {
 	id := c.ID
 	r := &caseRun{
-		id: id, of: c, conn: conn, rec: history.NewRecorder(), addr: nextAddress(), serial: serials.Add(1),
+		id: id, of: c, conn: conn, rec: history.NewRecorder(), serial: serials.Add(1),
 		grammar: frames.MustBuiltin(id.Dialect), began: time.Now(),
 		clients: map[string]*caseClient{}, top: map[string]uint64{},
+	}
+	if conn.inside == nil {
+		r.addr = nextAddress()
+	} else {
+		r.addr = insideAddress
 	}
 	if there != nil {
 		r.own = there.hand()
@@ -141,6 +151,9 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 	tctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the case took over %s", limit))
 	r.ctx, r.cancel = context.WithCancelCause(tctx)
 	context.AfterFunc(r.ctx, stop)
+	if conn.inside != nil {
+		r.turns.settle = conn.inside.settle
+	}
 	serve()
 	r.wg.Go(r.heed)
 	if lasts := refusesLater(c); lasts > 0 {
@@ -227,12 +240,22 @@ func (r *caseRun) pause(d time.Duration) {
 	case <-t.C:
 	case <-r.ctx.Done():
 	}
+	r.turn("")
+}
+
+// turn returns when what the tool has done before is over, and the caller may act; in
+// real time nobody can tell that, and it returns at once.
+func (r *caseRun) turn(rank string) {
+	if r.conn.inside != nil {
+		r.turns.take(rank, r.ctx.Done(), r.wg.Go)
+	}
 }
 
 // until feeds the record to a condition, event by event, until it holds or a
 // time has passed. It tells whether it held. What was recorded before the call
 // is fed in one go, so that the condition is asked of the state now.
 func (r *caseRun) until(limit time.Duration, holds func(history.Event) bool) bool {
+	defer r.turn("")
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	from := 0
@@ -273,6 +296,7 @@ func (r *caseRun) finish() []history.Event {
 	if r.id.Fault != NoFault {
 		r.until(fireLimit, once(isFiring))
 	}
+	r.turn("")
 	r.px.RecordAcked()
 	r.rec.Add(history.Event{Kind: history.CaseEnding})
 	r.cancel(errCaseOver)

@@ -37,6 +37,7 @@ func (r *caseRun) openAt(name string, addresses int) bool {
 
 // openAs is openAt with a secret. With a wrong one the client may refuse to open.
 func (r *caseRun) openAs(name string, addresses int, secret string) bool {
+	r.turn(name)
 	if r.over() {
 		return false
 	}
@@ -162,6 +163,7 @@ func (r *caseRun) close(name string) {
 	if c == nil || !c.opened || r.over() {
 		return
 	}
+	r.turn(name)
 	if watch {
 		r.pause(watchAfter)
 	}

@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"tornwire/adapter"
-	"tornwire/internal/memnet"
 )
 
 // Limits of the adapter protocol (spec/adapter.md).
@@ -54,7 +53,7 @@ type adapterConn struct {
 	pings   pinger
 	used    usage
 
-	inside *memnet.Network // that the library uses; nil: sockets
+	inside *inside // the network that the library uses; nil: sockets
 }
 
 // waiter gets the answers to one request.

@@ -39,10 +39,13 @@ type CaseResult struct {
 	// sent is a key with more in it than asked, in a run without a fault at the ends of
 	// a run; "" if there is none.
 	sent, asked string
-	notRun      bool            // the run was stopped before it was over
-	events      []history.Event // only until they are recorded
-	accepted    []string        // by finding: why the baseline accepts it; nil: it accepts none
-	judged      *checker.Policy // by which it has its verdict; nil: Reason says why it has none
+	notRun      bool // the run was stopped before it was over
+	// Transcript is what went over the wire, by session and direction, with times; only
+	// where it is asked for.
+	Transcript string
+	events     []history.Event // only until they are recorded
+	accepted   []string        // by finding: why the baseline accepts it; nil: it accepts none
+	judged     *checker.Policy // by which it has its verdict; nil: Reason says why it has none
 }
 
 type outcome struct{ word, raw string }
@@ -54,8 +57,9 @@ type runner struct {
 	pool    *adapterPool
 	policy  checker.Policy
 	staging *staging // nil in front of embedded servers
-	started time.Time
-	watch   *stopwatch
+	transcribe bool // what went over the wire is told with each result
+	started    time.Time
+	watch      *stopwatch
 
 	mu       sync.Mutex
 	control  map[string]CaseResult // by workload: its run without a fault

@@ -15,13 +15,18 @@ import (
 	"tornwire/server/stub"
 )
 
+// idHash is the part of what is random in a case that its id gives.
+func idHash(id CaseID) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, id)
+	return h.Sum64()
+}
+
 // embed makes the case's own server, in front of it what scripts it, and lets the
 // proxy dial there. The function returned starts them.
 func (r *caseRun) embed(cfg *proxy.Config, seed uint64) (serve func(), err error) {
 	id, w := r.id, r.of.Workload
-	h := fnv.New64a()
-	fmt.Fprint(h, id)
-	random := rand.New(rand.NewPCG(seed, h.Sum64()))
+	random := rand.New(rand.NewPCG(seed, idHash(id)))
 	var rmu sync.Mutex
 	scfg := server.Config{
 		Dialect: id.Dialect, FirstToken: w.FirstToken, QueueLimit: w.QueueLimit, PrefaceTimeout: prefaceLimit,

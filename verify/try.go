@@ -136,6 +136,9 @@ func (r *runner) try(ctx context.Context, c Case) try {
 	if r.p.Record != nil {
 		t.events = events
 	}
+	if r.transcribe {
+		t.Transcript = transcript(events)
+	}
 	t.read(events)
 	t.Fired = t.firedFor(r.controlOf(c.Workload)) && (refusesLater(c) == 0 || run.met.Load())
 	switch {

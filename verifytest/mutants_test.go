@@ -15,7 +15,7 @@ import (
 // certain and the worst verdict.
 func found(t *testing.T, name string, o verify.Options) (rules map[string]int, worst checker.Verdict) {
 	t.Helper()
-	b, err := verify.NewBubble(o)
+	b, err := verify.NewBubble(o, synctest.Wait)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,8 +23,8 @@ func found(t *testing.T, name string, o verify.Options) (rules map[string]int, w
 	for _, c := range b.Cases() {
 		var res verify.CaseResult
 		synctest.Test(t, func(t *testing.T) {
-			res = b.Run(t.Context(), c, func(dial Dial) adapter.Library {
-				lib, err := wrongclient.WithDial(name, dial)
+			res = b.Run(t.Context(), c, func(in Inside) adapter.Library {
+				lib, err := wrongclient.WithDial(name, in.Dial)
 				if err != nil {
 					t.Error(err)
 				}

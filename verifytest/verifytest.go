@@ -30,6 +30,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -62,6 +63,10 @@ type Env struct {
 	// to reach them. What it returns has the half-close and reset of a *net.TCPConn
 	// (CloseWrite, SetLinger), but is none.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Seed is another for each client of a run, and the same each time the case is run: a
+	// library that draws its owners and pauses from it puts the same bytes on the wire
+	// every time.
+	Seed uint64
 }
 
 // Options say which cases are run, and by what they are judged. The zero value is the
@@ -91,19 +96,21 @@ func Run(t *testing.T, open func(Env) (Client, error)) {
 // RunWith is Run with options. Wrong options are fatal for t.
 func RunWith(t *testing.T, o Options, open func(Env) (Client, error)) {
 	t.Helper()
-	RunLibrary(t, o, func(dial Dial) adapter.Library { return library{o: o, name: t.Name(), open: open, dial: dial} })
+	RunLibrary(t, o, func(in Inside) adapter.Library {
+		return &library{o: o, name: t.Name(), open: open, in: in}
+	})
 }
 
-// Dial connects to an address of a case.
-type Dial = verify.Dial
+// Inside is what a case gives to a library that has an adapter in Go.
+type Inside = verify.Inside
 
 // RunLibrary is RunWith for a library that has an adapter in Go already.
-func RunLibrary(t *testing.T, o Options, lib func(Dial) adapter.Library) {
+func RunLibrary(t *testing.T, o Options, lib func(Inside) adapter.Library) {
 	t.Helper()
 	b, err := verify.NewBubble(verify.Options{
 		Dialect: o.Dialect, Workloads: o.Workloads, Faults: o.Faults, Rules: o.Rules, Cases: o.Cases, Sweep: o.Sweep,
 		Seed: o.Seed, Profile: o.Profile, Busy: o.Busy, Strict: o.Strict,
-	})
+	}, synctest.Wait)
 	if err != nil {
 		t.Fatalf("verifytest: %v", err)
 	}
@@ -129,7 +136,7 @@ func RunLibrary(t *testing.T, o Options, lib func(Dial) adapter.Library) {
 
 type sweep struct {
 	b      *verify.Bubble
-	lib    func(Dial) adapter.Library
+	lib    func(Inside) adapter.Library
 	strict bool
 }
 
@@ -199,17 +206,19 @@ type library struct {
 	o    Options
 	name string
 	open func(Env) (Client, error)
-	dial Dial
+	in   Inside
+
+	opens atomic.Uint64
 }
 
 // Info implements adapter.Library.
-func (l library) Info() adapter.Info {
+func (l *library) Info() adapter.Info {
 	return adapter.Info{
 		Client: l.name, Dialects: []string{"ticketing", "ticketing-v0"}, Features: []string{"cancel", "close"}, Outcomes: l.o.Outcomes,
 	}
 }
 
 // Open implements adapter.Library.
-func (l library) Open(dialect string, addresses []string, secret string) (adapter.Client, error) {
-	return l.open(Env{Dialect: dialect, Addresses: addresses, Secret: secret, Dial: l.dial})
+func (l *library) Open(dialect string, addresses []string, secret string) (adapter.Client, error) {
+	return l.open(Env{Dialect: dialect, Addresses: addresses, Secret: secret, Dial: l.in.Dial, Seed: l.in.Seed ^ l.opens.Add(1)<<32})
 }

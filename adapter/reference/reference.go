@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"tornwire/adapter"
@@ -19,15 +20,28 @@ type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Library is the reference client over TCP, with its default settings. It
 // speaks every dialect and can say every outcome of spec/adapter.md.
-func Library() adapter.Library { return library{} }
+func Library() adapter.Library { return &library{} }
 
-// WithDial is Library over another network, such as one in memory.
-func WithDial(dial Dial) adapter.Library { return library{dial: dial} }
+// WithDial is Library over another network, such as one in memory. A seed that is not 0
+// makes the clients draw the same each time, each its own.
+func WithDial(dial Dial, seed uint64) adapter.Library { return &library{dial: dial, seed: seed} }
 
-type library struct{ dial Dial }
+type library struct {
+	dial  Dial
+	seed  uint64
+	opens atomic.Uint64
+}
+
+// next is the seed of the next client.
+func (l *library) next() uint64 {
+	if l.seed == 0 {
+		return 0
+	}
+	return max(l.seed^l.opens.Add(1)<<32, 1)
+}
 
 // Info implements adapter.Library.
-func (library) Info() adapter.Info {
+func (*library) Info() adapter.Info {
 	return adapter.Info{
 		Client:   "tornwire-reference " + version(),
 		Dialects: []string{"ticketing", "ticketing-v0"},
@@ -56,8 +70,8 @@ func version() string {
 }
 
 // Open implements adapter.Library.
-func (l library) Open(dialect string, addresses []string, secret string) (adapter.Client, error) {
-	c, err := client.New(client.Config{Addresses: addresses, Dialect: dialect, Secret: secret, Dial: l.dial})
+func (l *library) Open(dialect string, addresses []string, secret string) (adapter.Client, error) {
+	c, err := client.New(client.Config{Addresses: addresses, Dialect: dialect, Secret: secret, Dial: l.dial, Seed: l.next()})
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func open(t *testing.T, cfg server.Config) (*server.Server, adapter.Client) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(ctx, l) }()
-	c, err := WithDial(network.Dial).Open(cfg.Dialect, []string{"127.0.0.1:1"}, cfg.Secret)
+	c, err := WithDial(network.Dial, 0).Open(cfg.Dialect, []string{"127.0.0.1:1"}, cfg.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestV0HasNoOwner(t *testing.T) {
 
 func TestUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := WithDial(memnet.New(memnet.Options{}).Dial).Open("ticketing", []string{"127.0.0.1:1"}, "")
+		c, err := WithDial(memnet.New(memnet.Options{}).Dial, 0).Open("ticketing", []string{"127.0.0.1:1"}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
