@@ -90,7 +90,7 @@ func (p *pool) least(r *request, addr string, limit int) *session {
 func (c *Client) get(ctx context.Context, p *pool, r *request, prefer string) (*session, error) {
 	var last error
 	for {
-		if by, ok := ctx.Deadline(); ok && !time.Now().Before(by) {
+		if spent(ctx) {
 			<-ctx.Done() // any moment; a session would come too late
 		}
 		if err := context.Cause(ctx); err != nil {
@@ -113,6 +113,13 @@ func (c *Client) get(ctx context.Context, p *pool, r *request, prefer string) (*
 		}
 		last, prefer = err, ""
 	}
+}
+
+// spent tells whether ctx has ended or its deadline has come: what else was due at that
+// time may be heard of first.
+func spent(ctx context.Context) bool {
+	by, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(by)
 }
 
 // choose returns a session, or an address to dial now, or when to look again

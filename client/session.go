@@ -67,7 +67,7 @@ func (c *Client) openSession(ctx context.Context, p *pool, addr string) (*sessio
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.opened(addr)
-	if ctx.Err() == nil {
+	if !spent(ctx) {
 		p.pacer(addr).fail(time.Now(), peerEnded)
 		if c.hint == addr {
 			c.hint = ""

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"tornwire/adapter"
 	"tornwire/checker"
@@ -114,7 +116,7 @@ func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.
 		res.Reason = errSameProcess.Error()
 		return res
 	}
-	network := memnet.New(memnet.Options{Buffer: bufferOf(c)})
+	network := networkOf(c)
 	conn, err := initAdapter(ctx, startLibrary(library(Inside{network.Dial, seedOf(b.p.Seed, c.ID)})), b.p.Dialect)
 	if err != nil {
 		res.Verdict, res.Reason = checker.Inconclusive, err.Error()
@@ -144,14 +146,20 @@ func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.
 	return t.CaseResult
 }
 
-// bufferOf is what the network takes from one side before the other has read it. Where a
-// request is cut, it takes a byte at a time, so that the client's write is cut short and
-// says how many bytes went out; else it takes all that it is given, as kernels do.
-func bufferOf(c Case) int {
-	if c.ID.Frame.Dir == frames.ClientToServer && c.ID.Frame.Op != opOpen && strings.HasPrefix(c.ID.Fault, "truncate") {
-		return 1
+// trickle is the time from a byte of a client to the next where its write is to be cut
+// short.
+const trickle = time.Microsecond
+
+// networkOf is the network of a case. Where a request is cut and the client is told, a
+// byte goes at a time, so that the client's write is cut short and says how many bytes
+// went out; else all that is written is taken, as kernels do.
+func networkOf(c Case) *memnet.Network {
+	var o memnet.Options
+	told := slices.Contains([]string{"truncate-fin", "truncate-rst", "truncate-fin-client", "truncate-rst-client"}, c.ID.Fault)
+	if told && c.ID.Frame.Dir == frames.ClientToServer {
+		o.OnConn = func(dialed, _ *memnet.Conn) { dialed.Trickle(trickle) }
 	}
-	return 0
+	return memnet.New(o)
 }
 
 // Describe tells a person why a case is not SAFE: each finding with its bytes, what the

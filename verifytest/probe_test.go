@@ -77,6 +77,7 @@ func TestProbe(t *testing.T) {
 	}
 	sort.Strings(ids)
 	fmt.Println(n, "runs of", len(first), "cases; differing:", len(diff), byW)
+	fmt.Println(strings.Join(ids, "\n"))
 	for i, id := range ids {
 		if i%max(len(ids)/5, 1) == 0 {
 			fmt.Println("=====", id, diff[id])

@@ -33,6 +33,9 @@ type Conn struct {
 	fin       bool          // the peer's FIN came
 	reset     syscall.Errno // a reset came: what it does to writes
 
+	trickle time.Duration // from one byte that we write to the next; 0: none
+	next    time.Time     // when the next byte may be written
+
 	writing            bool // a Write is under way
 	readable, writable gate // our readers, our writers
 	readBy, writeBy    time.Time
@@ -124,7 +127,11 @@ func (c *Conn) write(p []byte) (n int, err error) {
 		if err := c.writeError(); err != nil {
 			return n, err
 		}
-		placed := c.place(p[n:])
+		if c.trickle > 0 && n < len(p) && time.Now().Before(c.next) {
+			c.writable.block(c.mu, nil, earlier(c.next, c.writeBy))
+			continue
+		}
+		placed := c.place(p[n:c.most(p, n)])
 		n += placed
 		if n == len(p) {
 			return n, nil
@@ -133,6 +140,15 @@ func (c *Conn) write(p []byte) (n int, err error) {
 			c.writable.block(c.mu, nil, c.writeBy)
 		}
 	}
+}
+
+// most is how far a Write of p may come now, when n bytes of it are placed.
+func (c *Conn) most(p []byte, n int) int {
+	if c.trickle == 0 || n == len(p) {
+		return len(p)
+	}
+	c.next = time.Now().Add(c.trickle)
+	return n + 1
 }
 
 // writeError is why nothing can be written now, or nil.
@@ -280,6 +296,15 @@ func (c *Conn) LimitReceive(n int) {
 	defer c.mu.Unlock()
 	c.allowance = max(n, unlimited)
 	c.peer.writable.open()
+}
+
+// Trickle makes Write place a byte at a time, so long after the one before, from whichever Write that was; 0 or less is at once. What the
+// peer does on a byte then comes before the next: a Write that is cut short says how many bytes got out, the same number each time in virtual time.
+func (c *Conn) Trickle(every time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trickle = max(every, 0)
+	c.writable.open()
 }
 
 // ResetAfter resets both ends once the peer has placed n more bytes, at once if n is 0. These can still be read here; the Write that would

@@ -54,3 +54,11 @@ func monotonic(t time.Time) time.Time {
 	now := time.Now()
 	return now.Add(t.Sub(now))
 }
+
+// earlier is the first of two deadlines; zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
