@@ -82,6 +82,7 @@ type Client struct {
 	matched  *ring                 // tokens matched to calls of this client
 	tasks    map[uint64]*task      // releases under way, by token
 	orphans  int                   // of them, those nobody waits for
+	ranks    int                   // given to requests
 }
 
 // New checks the configuration. It dials nothing: sessions are opened when a

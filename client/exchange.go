@@ -19,6 +19,7 @@ type request struct {
 	done    chan reply    // room for one
 
 	// Guarded by Client.mu.
+	rank    int       // among those of its client that look for a session, from 1
 	sent    time.Time // stamped just before the write; zero: no byte was handed over
 	dropped bool      // given up before it was sent
 }

@@ -97,6 +97,10 @@ func (c *Client) get(ctx context.Context, p *pool, r *request, prefer string) (*
 			return nil, errors.Join(err, last)
 		}
 		c.mu.Lock()
+		if r.rank == 0 {
+			c.ranks++
+			r.rank = c.ranks%maxRank + 1
+		}
 		s, addr, at := c.choose(p, r, prefer, time.Now())
 		changed := c.changed
 		c.mu.Unlock()
@@ -104,7 +108,7 @@ func (c *Client) get(ctx context.Context, p *pool, r *request, prefer string) (*
 		case s != nil:
 			return s, nil
 		case addr == "":
-			pause(ctx, changed, at)
+			pause(ctx, changed, at, r.rank)
 			continue
 		}
 		s, err := c.openSession(ctx, p, addr)
@@ -194,11 +198,15 @@ func (c *Client) put(s *session) {
 	c.wake()
 }
 
-// pause waits until ctx ends, something changes, or at (if it is set).
-func pause(ctx context.Context, changed <-chan struct{}, at time.Time) {
+// maxRank is how many requests wait for one time in their order.
+const maxRank = 1000
+
+// pause waits until ctx ends, something changes, or at (if it is set). Those who wait for
+// one time go on by their ranks.
+func pause(ctx context.Context, changed <-chan struct{}, at time.Time, rank int) {
 	var alarm <-chan time.Time
 	if !at.IsZero() {
-		t := time.NewTimer(time.Until(at))
+		t := time.NewTimer(time.Until(at) + time.Duration(rank))
 		defer t.Stop()
 		alarm = t.C
 	}

@@ -21,38 +21,45 @@ type flow struct {
 // heard is what was received or written at one time.
 type heard struct {
 	at   time.Duration
-	text string
 	data []byte
 }
 
+// spoken is a direction of a session.
+type spoken struct {
+	in, out       []heard  // from its sender, to its receiver
+	seen, forward []string // ends, likewise
+}
+
 // transcript tells what went over the wire, by session and direction: the bytes that came
-// from the sender and how many were written to the receiver, with their times since the
-// case began, and the ends. What happened at one time is told in one line, however many
-// reads and writes it took.
+// from the sender, how many were written to the receiver, and the ends of both, with their
+// times since the case began. What happened at one time is told in one line, however many
+// reads and writes it took, and nothing is said of the order in which two did something at
+// one time.
 func transcript(events []history.Event) string {
-	opened, in, out := map[int]history.Event{}, map[flow][]heard{}, map[flow][]heard{}
-	ends := map[flow][]string{}
+	opened, said := map[int]history.Event{}, map[flow]*spoken{}
+	of := func(session int, dir frames.Direction) *spoken {
+		f := flow{session, dir}
+		if said[f] == nil {
+			said[f] = &spoken{}
+		}
+		return said[f]
+	}
 	for _, e := range events {
-		f := flow{e.Session, e.Dir}
 		switch e.Kind {
 		case history.SessionOpened:
 			opened[e.Session] = e
 		case history.Received:
-			in[f] = hear(in[f], e.At, "received", e.Data)
+			s := of(e.Session, e.Dir)
+			s.in = hear(s.in, e.At, e.Data)
 		case history.WriteAccepted:
-			out[f] = hear(out[f], e.At, "written", make([]byte, e.N))
+			s := of(e.Session, e.Dir)
+			s.out = hear(s.out, e.At, make([]byte, e.N))
 		case history.EndSeen:
-			f.dir = frames.ServerToClient
-			if e.Side == history.ClientSide {
-				f.dir = frames.ClientToServer
-			}
-			ends[f] = append(ends[f], fmt.Sprintf("%v %s from its sender", e.At, e.How))
+			s := of(e.Session, sentBy(e.Side))
+			s.seen = append(s.seen, fmt.Sprintf("%v %s received", e.At, e.How))
 		case history.EndSent:
-			f.dir = frames.ClientToServer
-			if e.Side == history.ClientSide {
-				f.dir = frames.ServerToClient
-			}
-			ends[f] = append(ends[f], fmt.Sprintf("%v %s to its receiver", e.At, e.How))
+			s := of(e.Session, 1-sentBy(e.Side))
+			s.forward = append(s.forward, fmt.Sprintf("%v %s written", e.At, e.How))
 		}
 	}
 	var b strings.Builder
@@ -60,26 +67,40 @@ func transcript(events []history.Event) string {
 		o := opened[session]
 		fmt.Fprintf(&b, "session %d of %s at %v, to %s\n", session, o.Client, o.At, o.Addr)
 		for _, dir := range []frames.Direction{frames.ClientToServer, frames.ServerToClient} {
-			f := flow{session, dir}
-			for _, h := range in[f] {
-				fmt.Fprintf(&b, "  %s %v %s %q\n", dir, h.at, h.text, h.data)
-			}
-			for _, h := range out[f] {
-				fmt.Fprintf(&b, "  %s %v %s %d\n", dir, h.at, h.text, len(h.data))
-			}
-			for _, e := range ends[f] {
-				fmt.Fprintf(&b, "  %s %s\n", dir, e)
-			}
+			of(session, dir).tell(&b, dir)
 		}
 	}
 	return b.String()
 }
 
+// sentBy is the direction of what a side sends.
+func sentBy(side history.Side) frames.Direction {
+	if side == history.ClientSide {
+		return frames.ClientToServer
+	}
+	return frames.ServerToClient
+}
+
+func (s *spoken) tell(b *strings.Builder, dir frames.Direction) {
+	for _, h := range s.in {
+		fmt.Fprintf(b, "  %s %v %q received\n", dir, h.at, h.data)
+	}
+	for _, end := range s.seen {
+		fmt.Fprintf(b, "  %s %s\n", dir, end)
+	}
+	for _, h := range s.out {
+		fmt.Fprintf(b, "  %s %v %d bytes written\n", dir, h.at, len(h.data))
+	}
+	for _, end := range s.forward {
+		fmt.Fprintf(b, "  %s %s\n", dir, end)
+	}
+}
+
 // hear adds bytes to those of the same time.
-func hear(list []heard, at time.Duration, text string, data []byte) []heard {
+func hear(list []heard, at time.Duration, data []byte) []heard {
 	if n := len(list); n > 0 && list[n-1].at == at {
 		list[n-1].data = append(list[n-1].data, data...)
 		return list
 	}
-	return append(list, heard{at, text, slices.Clone(data)})
+	return append(list, heard{at, slices.Clone(data)})
 }

@@ -126,8 +126,9 @@ const (
 	mutedWait    = 1200 * time.Millisecond
 	endedKey     = "ended-1"
 	refusedAtKey = "refused-1"
-	// humEvery is less than any wait of the workload.
-	humEvery = 300 * time.Millisecond
+	// humEvery is less than any wait of the workload, and divides none: what is said when a
+	// client leaves may come or not.
+	humEvery = 290 * time.Millisecond
 	// endedAfter is how long the wire is watched after a request whose connection has
 	// ended: for a client that sends it again when it thinks that nobody looks.
 	endedAfter = 1500 * time.Millisecond
