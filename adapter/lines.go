@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -19,10 +20,18 @@ type line struct {
 	overlong bool
 }
 
+// readers are used again: a case of verifytest has an adapter of its own.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, MaxLine) }}
+
 // readLines sends the lines of in until it ends or stop is closed. A last line
 // without a newline counts.
 func readLines(in io.Reader, lines chan<- line, stop <-chan struct{}) error {
-	r := bufio.NewReaderSize(in, MaxLine)
+	r := readers.Get().(*bufio.Reader)
+	r.Reset(in)
+	defer func() {
+		r.Reset(nil)
+		readers.Put(r)
+	}()
 	for {
 		text, err := r.ReadSlice('\n')
 		l := line{text: bytes.Clone(text)}

@@ -21,12 +21,27 @@ type Recorder struct {
 	start   time.Time
 	events  []Event
 	full    bool
+	taken   bool
 	changed chan struct{} // closed at the next event while somebody waits
 }
 
 // NewRecorder starts a history; At counts from now.
 func NewRecorder() *Recorder {
 	return &Recorder{start: time.Now(), events: make([]Event, 0, firstEvents)}
+}
+
+// NewRecorderIn is NewRecorder in the room of the events that another recorder gave up.
+func NewRecorderIn(room []Event) *Recorder {
+	return &Recorder{start: time.Now(), events: room[:0]}
+}
+
+// Take returns all events; the recorder has and keeps none from then on.
+func (r *Recorder) Take() []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.events
+	r.events, r.taken = nil, true
+	return all
 }
 
 // firstEvents is room for the events of a short case.
@@ -41,6 +56,8 @@ func (r *Recorder) Add(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case r.taken:
+		return
 	case len(r.events) < MaxEvents:
 		e.Seq = uint64(len(r.events) + 1)
 		e.At = time.Since(r.start)

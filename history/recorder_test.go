@@ -151,3 +151,19 @@ func TestNilRecorder(t *testing.T) {
 		t.Error("a nil recorder keeps something")
 	}
 }
+
+// What another recorder gave up is used again, and not written to by it.
+func TestTake(t *testing.T) {
+	r := history.NewRecorder()
+	r.Add(history.Event{Kind: history.Entered})
+	all := r.Take()
+	r.Add(history.Event{Kind: history.Left})
+	if ev, _ := r.Events(0); len(all) != 1 || len(ev) != 0 {
+		t.Errorf("took %d events and left %d", len(all), len(ev))
+	}
+	next := history.NewRecorderIn(all)
+	next.Add(history.Event{Kind: history.Frozen})
+	if ev, _ := next.Events(0); len(ev) != 1 || ev[0].Kind != history.Frozen || ev[0].Seq != 1 || &ev[0] != &all[0] {
+		t.Errorf("the next has %v", ev)
+	}
+}

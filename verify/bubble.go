@@ -14,6 +14,7 @@ import (
 	"tornwire/adapter"
 	"tornwire/checker"
 	"tornwire/frames"
+	"tornwire/history"
 	"tornwire/internal/memnet"
 )
 
@@ -37,6 +38,7 @@ type Inside struct {
 type inside struct {
 	*memnet.Network
 	settle func() // of turns
+	rec    *history.Recorder
 }
 
 // dial connects on the network that the library uses.
@@ -109,6 +111,17 @@ func (b *Bubble) Control(ctx context.Context, w *Workload, library func(Inside) 
 	return got
 }
 
+// recorder is where a case records.
+func (c *adapterConn) recorder() *history.Recorder {
+	if c.inside != nil {
+		return c.inside.rec
+	}
+	return history.NewRecorder()
+}
+
+// rooms are those of records. What is said of a case refers to nothing in its own.
+var rooms = sync.Pool{New: func() any { return make([]history.Event, 0, 256) }}
+
 // once is one try, which is the only one: in virtual time another would be the same.
 func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.Library) CaseResult {
 	res := CaseResult{Case: c, Verdict: checker.Skipped}
@@ -117,12 +130,13 @@ func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.
 		return res
 	}
 	network := networkOf(c)
-	conn, err := initAdapter(ctx, startLibrary(library(Inside{network.Dial, seedOf(b.p.Seed, c.ID)})), b.p.Dialect)
+	conn, err := initAdapter(ctx, startLibrary(library(Inside{network.Dial, seedOf(b.p.Seed, c.ID)})), b.p.Dialect, outRoomInside)
 	if err != nil {
 		res.Verdict, res.Reason = checker.Inconclusive, err.Error()
 		return res
 	}
-	conn.inside = &inside{network, b.settle}
+	conn.inside = &inside{network, b.settle, history.NewRecorderIn(rooms.Get().([]history.Event))}
+	defer func() { rooms.Put(conn.inside.rec.Take()) }()
 	defer conn.stop()
 	if !conn.speaks(b.p.Dialect) {
 		res.Reason = fmt.Sprintf("the library speaks %v, not %s", conn.info.Dialects, b.p.Dialect)

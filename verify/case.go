@@ -114,7 +114,7 @@ var serials atomic.Uint64
 func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, limit time.Duration, there *staging) (*caseRun, error) {
 	id := c.ID
 	r := &caseRun{
-		id: id, of: c, conn: conn, rec: history.NewRecorder(), serial: serials.Add(1),
+		id: id, of: c, conn: conn, rec: conn.recorder(), serial: serials.Add(1),
 		grammar: frames.MustBuiltin(id.Dialect), began: time.Now(),
 		clients: map[string]*caseClient{}, top: map[string]uint64{},
 	}

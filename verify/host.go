@@ -81,17 +81,20 @@ func (f *failure) Error() string {
 // dialAdapter initialises a transport, and watches from then on whether the adapter
 // answers in time. It fails without a valid init_ok.
 func dialAdapter(ctx context.Context, t transport, dialect string) (*adapterConn, error) {
-	c, err := initAdapter(ctx, t, dialect)
+	c, err := initAdapter(ctx, t, dialect, outRoom)
 	if err == nil {
 		c.wg.Go(c.ping)
 	}
 	return c, err
 }
 
+// outRoom is how many requests wait to be written; for a single case few are enough.
+const outRoom, outRoomInside = 1024, 16
+
 // initAdapter is dialAdapter where nothing can be late.
-func initAdapter(ctx context.Context, t transport, dialect string) (*adapterConn, error) {
+func initAdapter(ctx context.Context, t transport, dialect string, room int) (*adapterConn, error) {
 	c := &adapterConn{
-		t: t, out: make(chan []byte, 1024), gone: make(chan struct{}), waiting: map[uint64]*waiter{},
+		t: t, out: make(chan []byte, room), gone: make(chan struct{}), waiting: map[uint64]*waiter{},
 	}
 	c.wg.Go(c.read)
 	c.wg.Go(c.write)
