@@ -39,7 +39,6 @@ const (
 	MaxCapacity       = 1 << 20
 	MaxConnLimit      = 1 << 16
 	MaxPrefaceTimeout = 24 * time.Hour
-	MaxSlack          = time.Second
 	// MaxLease and MaxWait are the longest lease and wait of Server.Acquire and
 	// Server.Wait, those of a u16 of seconds.
 	MaxLease = 65535 * time.Second
@@ -61,7 +60,6 @@ type Config struct {
 	Capacity       int           // attempts held or queued over all keys, default 65536
 	ConnLimit      int           // connections at once, default 4096; one more is closed at once
 	PrefaceTimeout time.Duration // how long a client may take for its preface line, default 10 s
-	Slack          time.Duration // by which waits and leases last longer than asked for, at most MaxSlack
 	// OnEvent is called for every change of the table, in table order and under
 	// the table's lock: it must not block, nor call the server.
 	OnEvent func(Event)
@@ -88,7 +86,7 @@ func New(cfg Config) (*Server, error) {
 		cfg:     cfg,
 		dialect: newDialect(frames.MustBuiltin(cfg.Dialect)),
 		table: &table{
-			emit: cfg.OnEvent, slack: cfg.Slack, queueLimit: cfg.QueueLimit, capacity: cfg.Capacity,
+			emit: cfg.OnEvent, queueLimit: cfg.QueueLimit, capacity: cfg.Capacity,
 			token: cfg.FirstToken, locks: map[string]*lock{},
 		},
 	}, nil
@@ -142,9 +140,6 @@ func (c *Config) check() error {
 	between("connection limit", c.ConnLimit, MaxConnLimit)
 	if c.PrefaceTimeout < 0 || c.PrefaceTimeout > MaxPrefaceTimeout {
 		bad("preface timeout is %v, not over 0 and up to %v", c.PrefaceTimeout, MaxPrefaceTimeout)
-	}
-	if c.Slack < 0 || c.Slack > MaxSlack {
-		bad("slack is %v, not 0 to %v", c.Slack, MaxSlack)
 	}
 	return errors.Join(errs...)
 }

@@ -80,7 +80,6 @@ type sink interface {
 type table struct {
 	emit       func(Event)
 	queueLimit int
-	slack      time.Duration
 	capacity   int
 
 	mu     sync.Mutex
@@ -260,7 +259,7 @@ func (t *table) enqueue(l *lock, a *attempt, now time.Time) {
 		a.inParty = a.from.queued.PushBack(a)
 	}
 	if a.patience == bounded {
-		a.due = now.Add(a.wait + t.slack)
+		a.due = now.Add(a.wait)
 		t.agenda.add(a)
 	}
 	t.attemptEvent(a, Queued, "", now)
@@ -319,7 +318,7 @@ func (t *table) grant(l *lock, a *attempt, now time.Time) bool {
 		return false
 	}
 	t.used++
-	a.held, a.due = true, now.Add(a.lease+t.slack)
+	a.held, a.due = true, now.Add(a.lease)
 	l.held = a
 	l.grant = &Grant{
 		Key: l.key, Token: t.token, Owner: a.owner, HasOwner: a.hasOwner,

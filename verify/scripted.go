@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"time"
 
 	"tornwire/checker"
 	"tornwire/internal/memnet"
@@ -31,7 +30,7 @@ func (r *caseRun) embed(cfg *proxy.Config, seed uint64) (serve func(), err error
 	var rmu sync.Mutex
 	scfg := server.Config{
 		Dialect: id.Dialect, FirstToken: w.FirstToken, QueueLimit: w.QueueLimit, PrefaceTimeout: prefaceLimit,
-		OnEvent: r.tableEvent, ServerID: serverID, Slack: r.slack(),
+		OnEvent: r.tableEvent, ServerID: serverID,
 		Nonce: func() string {
 			rmu.Lock()
 			defer rmu.Unlock()
@@ -62,19 +61,6 @@ func (r *caseRun) embed(cfg *proxy.Config, seed uint64) (serve func(), err error
 			r.wg.Go(func() { _ = r.node(i).Serve(r.netCtx, l) })
 		}
 	}, nil
-}
-
-// lag is by how much the embedded server's times are later than a client's, inside a bubble.
-// Anywhere else the way there and back sees to it; without it the answer to a wait would
-// come in the very moment of the deadline, and which of the two is first would be left to
-// chance.
-const lag = 1000700 * time.Nanosecond
-
-func (r *caseRun) slack() time.Duration {
-	if r.conn.inside != nil {
-		return lag
-	}
-	return 0
 }
 
 // script is the scripted server in front of a case's embedded one, and where it is
