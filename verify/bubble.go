@@ -160,20 +160,28 @@ func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.
 	return t.CaseResult
 }
 
-// trickle is the time from a byte of a client to the next where its write is to be cut
-// short.
-const trickle = time.Microsecond
+const (
+	// lag is how long what is written to a client takes: without it an answer would come
+	// in the very moment of a deadline, and which of the two came first would be left to
+	// chance.
+	lag = 1370 * time.Nanosecond
+	// trickle is the time from a byte of a client to the next where its write is to be
+	// cut short. No number of them is one of lags.
+	trickle = time.Microsecond
+)
 
 // networkOf is the network of a case. Where a request is cut and the client is told, a
 // byte goes at a time, so that the client's write is cut short and says how many bytes
 // went out; else all that is written is taken, as kernels do.
 func networkOf(c Case) *memnet.Network {
-	var o memnet.Options
 	told := slices.Contains([]string{"truncate-fin", "truncate-rst", "truncate-fin-client", "truncate-rst-client"}, c.ID.Fault)
-	if told && c.ID.Frame.Dir == frames.ClientToServer {
-		o.OnConn = func(dialed, _ *memnet.Conn) { dialed.Trickle(trickle) }
-	}
-	return memnet.New(o)
+	cut := told && c.ID.Frame.Dir == frames.ClientToServer
+	return memnet.New(memnet.Options{OnConn: func(dialed, accepted *memnet.Conn) {
+		accepted.Lag(lag)
+		if cut {
+			dialed.Trickle(trickle)
+		}
+	}})
 }
 
 // Describe tells a person why a case is not SAFE: each finding with its bytes, what the

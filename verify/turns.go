@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"time"
 )
 
 // turns lets the events of a case inside a bubble happen one at a time: what the tool's
@@ -19,6 +20,10 @@ type turns struct {
 	waiting []*turn
 	running bool
 }
+
+// turnTime is over the time that what an act causes is on its way, and of no length that
+// anything else has.
+const turnTime = 491357 * time.Nanosecond
 
 type turn struct {
 	rank string
@@ -46,6 +51,8 @@ func (s *turns) take(rank string, done <-chan struct{}, spawn func(func())) {
 func (s *turns) give() {
 	for {
 		s.settle() // whoever is about to act has come, too
+		time.Sleep(turnTime)
+		s.settle()
 		s.mu.Lock()
 		if len(s.waiting) == 0 {
 			s.running = false

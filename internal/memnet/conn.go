@@ -33,6 +33,7 @@ type Conn struct {
 	fin       bool          // the peer's FIN came
 	reset     syscall.Errno // a reset came: what it does to writes
 
+	lag     time.Duration // from the call of a Write to its first byte; 0: none
 	trickle time.Duration // from one byte that we write to the next; 0: none
 	next    time.Time     // when the next byte may be written
 
@@ -123,11 +124,14 @@ func (c *Conn) write(p []byte) (n int, err error) {
 		c.writing = false
 		c.writable.open()
 	}()
+	if by := time.Now().Add(c.lag); c.lag > 0 && by.After(c.next) {
+		c.next = by
+	}
 	for {
 		if err := c.writeError(); err != nil {
 			return n, err
 		}
-		if c.trickle > 0 && n < len(p) && time.Now().Before(c.next) {
+		if n < len(p) && time.Now().Before(c.next) {
 			c.writable.block(c.mu, nil, earlier(c.next, c.writeBy))
 			continue
 		}
@@ -305,6 +309,13 @@ func (c *Conn) Trickle(every time.Duration) {
 	defer c.mu.Unlock()
 	c.trickle = max(every, 0)
 	c.writable.open()
+}
+
+// Lag makes every Write wait so long before it places anything, as a way there would; 0 or less is not at all.
+func (c *Conn) Lag(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lag = max(d, 0)
 }
 
 // ResetAfter resets both ends once the peer has placed n more bytes, at once if n is 0. These can still be read here; the Write that would
