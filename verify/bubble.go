@@ -122,11 +122,14 @@ func (c *adapterConn) recorder() *history.Recorder {
 // rooms are those of records. What is said of a case refers to nothing in its own.
 var rooms = sync.Pool{New: func() any { return make([]history.Event, 0, 256) }}
 
+// errNoFreeze: to stop a client means that time passes while it has something to do.
+var errNoFreeze = &skipError{"a bubble's clock stands still while the client has something to do, so that it cannot be stopped there: tornwire verify -- ADAPTER shows it"}
+
 // once is one try, which is the only one: in virtual time another would be the same.
 func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.Library) CaseResult {
 	res := CaseResult{Case: c, Verdict: checker.Skipped}
 	if c.Workload.Alone {
-		res.Reason = errSameProcess.Error()
+		res.Reason = errNoFreeze.Error()
 		return res
 	}
 	network := networkOf(c)

@@ -232,15 +232,20 @@ func (r *caseRun) ask(req adapter.Request, want string, got func()) (ok bool, re
 	return true, ""
 }
 
-// pause waits for a time, or until the case fails.
+// pause is sleep for the tool's application.
 func (r *caseRun) pause(d time.Duration) {
+	r.sleep(d)
+	r.turn("")
+}
+
+// sleep waits for a time, or until the case fails.
+func (r *caseRun) sleep(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-r.ctx.Done():
 	}
-	r.turn("")
 }
 
 // turn returns when what the tool has done before is over, and the caller may act; in
@@ -251,11 +256,16 @@ func (r *caseRun) turn(rank string) {
 	}
 }
 
-// until feeds the record to a condition, event by event, until it holds or a
-// time has passed. It tells whether it held. What was recorded before the call
-// is fed in one go, so that the condition is asked of the state now.
+// until is await for what the tool's application waits for.
 func (r *caseRun) until(limit time.Duration, holds func(history.Event) bool) bool {
 	defer r.turn("")
+	return r.await(limit, holds)
+}
+
+// await feeds the record to a condition, event by event, until it holds or a
+// time has passed. It tells whether it held. What was recorded before the call
+// is fed in one go, so that the condition is asked of the state now.
+func (r *caseRun) await(limit time.Duration, holds func(history.Event) bool) bool {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	from := 0
@@ -279,7 +289,7 @@ func (r *caseRun) until(limit time.Duration, holds func(history.Event) bool) boo
 	}
 }
 
-// once returns a condition for until: an event that matches was recorded.
+// once returns a condition for await: an event that matches was recorded.
 func once(match func(history.Event) bool) func(history.Event) bool {
 	met := false
 	return func(e history.Event) bool {

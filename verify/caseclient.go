@@ -100,7 +100,7 @@ func refusesLater(c Case) time.Duration {
 func (r *caseRun) refuseFor(lasts time.Duration) {
 	client := r.of.Frame.Client
 	mine, late, fired, ended := map[int]bool{}, map[int]bool{}, false, false
-	due := r.until(refuseLimit, once(func(e history.Event) bool {
+	due := r.await(refuseLimit, once(func(e history.Event) bool {
 		switch e.Kind {
 		case history.SessionOpened:
 			mine[e.Session] = e.Client == client
@@ -119,7 +119,7 @@ func (r *caseRun) refuseFor(lasts time.Duration) {
 	}))
 	if due {
 		r.met.Store(true)
-		r.pause(lasts)
+		r.sleep(lasts)
 		r.px.OpenGate(faults.GateOpen)
 	}
 }

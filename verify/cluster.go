@@ -53,7 +53,7 @@ func (r *caseRun) door(client string, node int) (addr string, ok bool) {
 		return "", false
 	}
 	if node > 0 {
-		l = &nextDoor{Listener: l, before: func() { r.until(doorOrder, r.entered(client, node-1)) }}
+		l = &nextDoor{Listener: l, before: func() { r.await(doorOrder, r.entered(client, node-1)) }}
 	}
 	r.wg.Go(func() {
 		var err error
@@ -110,6 +110,7 @@ func (r *caseRun) canary(client string) (addr string, ok bool) {
 
 // lead has a node lead, which the others name by the address that a client knows.
 func (r *caseRun) lead(client string, node int) {
+	r.turn(client)
 	if err := r.cluster.Lead(node, r.addrOf(client, node)); err != nil {
 		r.fail(err)
 	}

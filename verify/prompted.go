@@ -130,6 +130,7 @@ func (r *caseRun) prompt(what func(*prompted)) {
 
 // keepAlive has the server send a keep-alive on all sessions.
 func (r *caseRun) keepAlive() {
+	r.turn("")
 	if r.own == nil {
 		r.srv.KeepAlive()
 		return
@@ -139,6 +140,7 @@ func (r *caseRun) keepAlive() {
 
 // halfClose has the server end its sending side of all sessions and go on reading.
 func (r *caseRun) halfClose() {
+	r.turn("")
 	if r.own == nil {
 		r.srv.HalfClose()
 		return

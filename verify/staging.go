@@ -169,6 +169,7 @@ func (x Expected) hasKey() bool {
 // acquireOwn acquires a key of the case for the tool's own holder, and waits for it
 // no longer than wait.
 func (r *caseRun) acquireOwn(key string, wait time.Duration) (token uint64, ok bool) {
+	r.turn(key)
 	if r.own == nil {
 		return r.srv.Acquire(key, ownLease)
 	}
@@ -200,6 +201,7 @@ func (r *caseRun) acquireOwn(key string, wait time.Duration) (token uint64, ok b
 // releaseOwn ends the grant of the tool's own holder. In front of a server that is not
 // ours, a key for which only clients that have left are queued is kept for clearUp.
 func (r *caseRun) releaseOwn(key string, token uint64) {
+	r.turn(key)
 	if r.own == nil {
 		r.srv.Release(key, token)
 		return

@@ -11,6 +11,17 @@ import (
 	"tornwire/verify"
 )
 
+// wrong is a client with a defect, or the right one for "".
+func wrong(name string) func(Inside) adapter.Library {
+	return func(in Inside) adapter.Library {
+		lib, err := wrongclient.WithDial(name, in.Dial)
+		if err != nil {
+			panic(err)
+		}
+		return lib
+	}
+}
+
 // found runs cases with a wrong client, and returns the rules that it breaks for
 // certain and the worst verdict.
 func found(t *testing.T, name string, o verify.Options) (rules map[string]int, worst checker.Verdict) {
@@ -23,13 +34,7 @@ func found(t *testing.T, name string, o verify.Options) (rules map[string]int, w
 	for _, c := range b.Cases() {
 		var res verify.CaseResult
 		synctest.Test(t, func(t *testing.T) {
-			res = b.Run(t.Context(), c, func(in Inside) adapter.Library {
-				lib, err := wrongclient.WithDial(name, in.Dial)
-				if err != nil {
-					t.Error(err)
-				}
-				return lib
-			})
+			res = b.Run(t.Context(), c, wrong(name))
 		})
 		for _, f := range res.Findings {
 			if f.Certainty == checker.Certain {

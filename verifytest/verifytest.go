@@ -5,11 +5,11 @@
 // testing/synctest bubble of its own: waits, leases and back-offs cost no time, and
 // nothing is ever late. Requests that are cut are taken from the client a byte at a time,
 // so that its write is cut short and says how many bytes went out, which real sockets
-// hardly ever show.
+// hardly ever show. docs/verifytest.md has a whole example.
 //
 //	func TestTorn(t *testing.T) {
-//		verifytest.Run(t, func(env verifytest.Env) (verifytest.Client, error) {
-//			return bind(mylocks.New(env.Addresses, mylocks.WithDialer(env.Dial)))
+//		verifytest.Run(t, func(env verifytest.Env) verifytest.Client {
+//			return binding{mylocks.New(env.Addresses, mylocks.WithDialer(env.Dial))}
 //		})
 //	}
 //
@@ -21,6 +21,13 @@
 // A case that is UNSAFE or NONCONFORMING fails, and so does one that is INCONCLUSIVE; one
 // that is SKIPPED is skipped, and one that is NON-STRICT fails only under
 // Options.Strict.
+//
+// Time stands still in a bubble while something in it can go on. So nothing of the client
+// may wait for what is outside: a connection that it did not make with Env.Dial, a
+// process, or a goroutine or channel that a test before it has left. What an act of the
+// tool's application causes takes a few microseconds, and the next act waits for it: so
+// a client whose owners and pauses come from Env.Seed puts the same bytes on the wire at
+// the same times whenever the case is run.
 package verifytest
 
 import (
@@ -49,6 +56,15 @@ type Result = adapter.Result
 
 // Ticket is a held grant.
 type Ticket = adapter.Ticket
+
+// Unopened stands for a client that could not be opened, with the reason. A case goes on
+// without it, where that is for its fault to bring about.
+func Unopened(err error) Client { return unopened{err: err} }
+
+type unopened struct {
+	Client
+	err error
+}
 
 // Env is what a case gives the library to connect with.
 type Env struct {
@@ -88,13 +104,13 @@ type Options struct {
 // Run runs the standard sweep of the dialect ticketing as subtests of t. open opens a
 // client of the library; it is called in the bubble of a case, as often as the case has
 // clients.
-func Run(t *testing.T, open func(Env) (Client, error)) {
+func Run(t *testing.T, open func(Env) Client) {
 	t.Helper()
 	RunWith(t, Options{}, open)
 }
 
 // RunWith is Run with options. Wrong options are fatal for t.
-func RunWith(t *testing.T, o Options, open func(Env) (Client, error)) {
+func RunWith(t *testing.T, o Options, open func(Env) Client) {
 	t.Helper()
 	RunLibrary(t, o, func(in Inside) adapter.Library {
 		return &library{o: o, name: t.Name(), open: open, in: in}
@@ -118,26 +134,30 @@ func RunLibrary(t *testing.T, o Options, lib func(Inside) adapter.Library) {
 	if len(cases) == 0 {
 		t.Fatal("verifytest: the options select no case")
 	}
-	var order []*verify.Workload
-	of := map[*verify.Workload][]verify.Case{}
-	for _, c := range cases {
-		if of[c.Workload] == nil {
-			order = append(order, c.Workload)
-		}
-		of[c.Workload] = append(of[c.Workload], c)
-	}
-	s := sweep{b: b, lib: lib, strict: o.Strict}
-	t.Run(cases[0].ID.Dialect, func(t *testing.T) {
-		for _, w := range order {
-			t.Run(w.ID, func(t *testing.T) { s.workload(t, w, of[w]) })
-		}
-	})
+	s := sweep{b: b, lib: lib, strict: o.Strict, told: func(verify.CaseResult) {}}
+	t.Run(cases[0].ID.Dialect, s.run)
 }
 
 type sweep struct {
 	b      *verify.Bubble
 	lib    func(Inside) adapter.Library
 	strict bool
+	told   func(verify.CaseResult) // of every case
+}
+
+// run runs all cases, those of each workload as subtests of one.
+func (s sweep) run(t *testing.T) {
+	var order []*verify.Workload
+	of := map[*verify.Workload][]verify.Case{}
+	for _, c := range s.b.Cases() {
+		if of[c.Workload] == nil {
+			order = append(order, c.Workload)
+		}
+		of[c.Workload] = append(of[c.Workload], c)
+	}
+	for _, w := range order {
+		t.Run(w.ID, func(t *testing.T) { s.workload(t, w, of[w]) })
+	}
 }
 
 // workload runs the cases of one workload, which need its run without a fault before;
@@ -164,6 +184,7 @@ func (s sweep) workload(t *testing.T, w *verify.Workload, cases []verify.Case) {
 func (s sweep) one(t *testing.T, c verify.Case) {
 	var res verify.CaseResult
 	synctest.Test(t, func(t *testing.T) { res = s.b.Run(t.Context(), c, s.lib) })
+	s.told(res)
 	s.report(t, res)
 }
 
@@ -205,7 +226,7 @@ func alone(name string) string {
 type library struct {
 	o    Options
 	name string
-	open func(Env) (Client, error)
+	open func(Env) Client
 	in   Inside
 
 	opens atomic.Uint64
@@ -220,5 +241,9 @@ func (l *library) Info() adapter.Info {
 
 // Open implements adapter.Library.
 func (l *library) Open(dialect string, addresses []string, secret string) (adapter.Client, error) {
-	return l.open(Env{Dialect: dialect, Addresses: addresses, Secret: secret, Dial: l.in.Dial, Seed: l.in.Seed ^ l.opens.Add(1)<<32})
+	c := l.open(Env{Dialect: dialect, Addresses: addresses, Secret: secret, Dial: l.in.Dial, Seed: l.in.Seed ^ l.opens.Add(1)<<32})
+	if f, ok := c.(unopened); ok {
+		return nil, f.err
+	}
+	return c, nil
 }
