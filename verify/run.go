@@ -52,12 +52,12 @@ type outcome struct{ word, raw string }
 
 // runner is a run under way.
 type runner struct {
-	p       *Plan
-	pulse   *pulse
-	pool    *adapterPool
-	policy  checker.Policy
-	staging *staging // nil in front of embedded servers
-	transcribe bool // what went over the wire is told with each result
+	p          *Plan
+	pulse      *pulse
+	pool       *adapterPool
+	policy     checker.Policy
+	staging    *staging // nil in front of embedded servers
+	transcribe bool     // what went over the wire is told with each result
 	started    time.Time
 	watch      *stopwatch
 
