@@ -95,7 +95,7 @@ func (s *session) loop(ctx context.Context, in io.Reader) error {
 	for {
 		select {
 		case l := <-lines:
-			s.dispatch(l)
+			s.read(l)
 		case err := <-end:
 			return err
 		case <-s.out.failed:
@@ -131,7 +131,7 @@ func (s *session) drain() error {
 	}
 }
 
-func (s *session) dispatch(l line) {
+func (s *session) read(l line) {
 	if l.blank() {
 		return
 	}
@@ -140,6 +140,10 @@ func (s *session) dispatch(l line) {
 		s.malformed(l, err)
 		return
 	}
+	s.dispatch(req)
+}
+
+func (s *session) dispatch(req Request) {
 	switch req.Type {
 	case TypePing:
 		s.out.answer(TypePong, req.ID)

@@ -22,9 +22,10 @@ var (
 // there with one Write. Queueing never blocks.
 type writer struct {
 	out    io.Writer
-	wake   chan struct{} // capacity 1
-	failed chan struct{} // closed with the first error
-	done   chan struct{} // closed when run has returned
+	wake   chan struct{}  // capacity 1
+	failed chan struct{}  // closed with the first error
+	done   chan struct{}  // closed when run has returned
+	direct func(Response) // gets the answers, and nothing is written; nil: nobody
 
 	mu    sync.Mutex
 	queue []byte
@@ -98,6 +99,10 @@ func (w *writer) poke() {
 }
 
 func (w *writer) send(r Response) {
+	if w.direct != nil {
+		w.direct(r)
+		return
+	}
 	text, err := json.Marshal(r)
 	if err == nil && len(text) >= MaxLine {
 		err = fmt.Errorf("an answer of %d bytes, limit %d", len(text)+1, MaxLine)

@@ -109,6 +109,7 @@ func (c *Client) get(ctx context.Context, p *pool, r *request, prefer string) (*
 			return s, nil
 		case addr == "":
 			pause(ctx, changed, at, r.rank)
+			c.queue(r)
 			continue
 		}
 		s, err := c.openSession(ctx, p, addr)
@@ -196,6 +197,14 @@ func (c *Client) put(s *session) {
 		s.idle.Reset(idleLimit)
 	}
 	c.wake()
+}
+
+// queue puts those who go on in one moment into the order of their ranks, where what a
+// client does must repeat: each waits for its rank, in nanoseconds.
+func (c *Client) queue(r *request) {
+	if c.cfg.Seed != 0 {
+		time.Sleep(time.Duration(r.rank))
+	}
 }
 
 // maxRank is how many requests wait for one time in their order.

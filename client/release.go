@@ -186,6 +186,9 @@ func (c *Client) releaseUntil(ctx context.Context, k *task) ReleaseOutcome {
 		if c.wire.tokens {
 			r.id = k.token
 		}
+		if c.cfg.Seed != 0 {
+			r.rank = int(k.token%maxRank) + 1 // of two that begin in one moment, the same one is first each time
+		}
 		s, err := c.releaseSession(ctx, k, r, prefer)
 		if err != nil {
 			return ReleaseIndeterminate{Cause: errors.Join(err, last)}
@@ -229,6 +232,7 @@ func (c *Client) releaseSession(ctx context.Context, k *task, r *request, prefer
 			return s, nil
 		}
 	}
+	c.queue(r)
 	return c.get(ctx, c.lane, r, prefer)
 }
 

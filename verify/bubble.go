@@ -133,7 +133,7 @@ func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.
 		return res
 	}
 	network := networkOf(c)
-	conn, err := initAdapter(ctx, startLibrary(library(Inside{network.Dial, seedOf(b.p.Seed, c.ID)})), b.p.Dialect, outRoomInside)
+	conn, err := initAdapter(ctx, &attached{lib: library(Inside{network.Dial, seedOf(b.p.Seed, c.ID)})}, b.p.Dialect)
 	if err != nil {
 		res.Verdict, res.Reason = checker.Inconclusive, err.Error()
 		return res

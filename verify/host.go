@@ -37,7 +37,7 @@ type transport interface {
 
 // adapterConn speaks the protocol over a transport. The reader goroutine calls
 // each waiter in the order of the lines, so that what a waiter records is
-// recorded when the line was read.
+// recorded when the line was read. A library that is asked by calls tells itself.
 type adapterConn struct {
 	t    transport
 	info adapter.Response // init_ok
@@ -53,7 +53,10 @@ type adapterConn struct {
 	pings   pinger
 	used    usage
 
-	inside *inside // the network that the library uses; nil: sockets
+	inside *inside   // the network that the library uses; nil: sockets
+	direct *attached // a library that is asked by calls; nil: lines go over t
+
+	telling sync.Mutex // a waiter is told
 }
 
 // waiter gets the answers to one request.
@@ -81,23 +84,29 @@ func (f *failure) Error() string {
 // dialAdapter initialises a transport, and watches from then on whether the adapter
 // answers in time. It fails without a valid init_ok.
 func dialAdapter(ctx context.Context, t transport, dialect string) (*adapterConn, error) {
-	c, err := initAdapter(ctx, t, dialect, outRoom)
+	c, err := initAdapter(ctx, t, dialect)
 	if err == nil {
 		c.wg.Go(c.ping)
 	}
 	return c, err
 }
 
-// outRoom is how many requests wait to be written; for a single case few are enough.
-const outRoom, outRoomInside = 1024, 16
+// outRoom is how many requests wait to be written.
+const outRoom = 1024
 
 // initAdapter is dialAdapter where nothing can be late.
-func initAdapter(ctx context.Context, t transport, dialect string, room int) (*adapterConn, error) {
+func initAdapter(ctx context.Context, t transport, dialect string) (*adapterConn, error) {
 	c := &adapterConn{
-		t: t, out: make(chan []byte, room), gone: make(chan struct{}), waiting: map[uint64]*waiter{},
+		t: t, gone: make(chan struct{}), waiting: map[uint64]*waiter{},
 	}
-	c.wg.Go(c.read)
-	c.wg.Go(c.write)
+	if d, ok := t.(*attached); ok {
+		c.direct = d
+		d.Attached = adapter.Attach(d.lib, c.told)
+	} else {
+		c.out = make(chan []byte, outRoom)
+		c.wg.Go(c.read)
+		c.wg.Go(c.write)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, initLimit, fmt.Errorf("no init_ok within %s", initLimit))
 	defer cancel()
 	var got adapter.Response
@@ -174,6 +183,10 @@ func (c *adapterConn) start(req adapter.Request, w *waiter) (*waiter, uint64, er
 	c.next++
 	c.waiting[req.ID] = w
 	c.mu.Unlock()
+	if c.direct != nil {
+		c.direct.Do(req)
+		return w, req.ID, nil
+	}
 	line, err := json.Marshal(req)
 	if err != nil {
 		return nil, 0, err
@@ -249,19 +262,37 @@ func (c *adapterConn) answer(line []byte) error {
 		what := "is not a JSON object in UTF-8 with type and id"
 		return &failure{reason: fmt.Sprintf("the adapter printed a line that %s (is it a log on stdout? logs belong on stderr): %s", what, quoteLine(line))}
 	}
+	return c.tell(r, func() string { return quoteLine(line) })
+}
+
+// told gets the answers of a library that is asked by calls.
+func (c *adapterConn) told(r adapter.Response) {
+	err := c.tell(r, func() string {
+		line, _ := json.Marshal(r) // it comes from a library's own words and numbers
+		return quoteLine(line)
+	})
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+// tell hands an answer to its waiter, and quotes it where it is none.
+func (c *adapterConn) tell(r adapter.Response, quote func() string) error {
+	c.telling.Lock()
+	defer c.telling.Unlock()
 	c.mu.Lock()
 	w := c.waiting[*r.ID]
 	if w == nil {
 		used := *r.ID < c.next
 		c.mu.Unlock()
 		if used {
-			return &failure{reason: "the adapter answered twice: " + quoteLine(line)}
+			return &failure{reason: "the adapter answered twice: " + quote()}
 		}
-		return &failure{reason: "the adapter answered a request that was never made: " + quoteLine(line)}
+		return &failure{reason: "the adapter answered a request that was never made: " + quote()}
 	}
 	if w.seen[r.Type] || !slices.Contains(w.types, r.Type) {
 		c.mu.Unlock()
-		return &failure{reason: fmt.Sprintf("the adapter's answer is not one of %s, or a second one: %s", strings.Join(w.types, ", "), quoteLine(line))}
+		return &failure{reason: fmt.Sprintf("the adapter's answer is not one of %s, or a second one: %s", strings.Join(w.types, ", "), quote())}
 	}
 	w.seen[r.Type] = true
 	last := w.last(r.Type)

@@ -170,6 +170,20 @@ func (p *inProcess) Stop() error {
 	return nil
 }
 
+// attached is a Go library in this process that is asked by calls: in a bubble, where lines
+// and those who read them are a good part of what a case costs.
+type attached struct {
+	*adapter.Attached // once it is in use
+	lib               adapter.Library
+}
+
+func (*attached) Write([]byte) (int, error) {
+	return 0, errors.New("a library that is asked by calls reads no lines")
+}
+func (*attached) Lines() io.Reader  { return strings.NewReader("") }
+func (*attached) LastWords() string { return "" }
+func (a *attached) Stop() error     { return a.Close() }
+
 // Starter makes a new adapter each time it is called.
 type Starter func() (transport, error)
 

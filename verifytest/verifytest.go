@@ -33,8 +33,10 @@ package verifytest
 import (
 	"context"
 	"net"
+	"os"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -138,6 +140,10 @@ func RunLibrary(t *testing.T, o Options, lib func(Inside) adapter.Library) {
 	t.Run(cases[0].ID.Dialect, s.run)
 }
 
+// garbage is how much more than what lives the heap may hold meanwhile, in percent: little
+// lives, and for a short time, so that it is worth more than the memory.
+const garbage = 400
+
 type sweep struct {
 	b      *verify.Bubble
 	lib    func(Inside) adapter.Library
@@ -147,6 +153,9 @@ type sweep struct {
 
 // run runs all cases, those of each workload as subtests of one.
 func (s sweep) run(t *testing.T) {
+	if os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(garbage))
+	}
 	var order []*verify.Workload
 	of := map[*verify.Workload][]verify.Case{}
 	for _, c := range s.b.Cases() {
