@@ -52,6 +52,7 @@ type adapterConn struct {
 	err     error
 	pings   pinger
 	used    usage
+	pool    int // of the run's; set before it is used
 
 	inside *inside   // the network that the library uses; nil: sockets
 	direct *attached // a library that is asked by calls; nil: lines go over t

@@ -118,7 +118,7 @@ func Margin(ctx context.Context, o MarginOptions, step func(MarginProbe)) (*Marg
 		return nil, err
 	}
 	m := &margin{
-		o: o, p: p, pool: &adapterPool{start: p.Start, dialect: p.Dialect}, step: step,
+		o: o, p: p, pool: newAdapters(1, p.Start, p.Dialect), step: step,
 		report: &MarginReport{
 			Schema: 1, Tool: "tornwire", Version: o.Version, Dialect: p.Dialect, Probes: []MarginProbe{},
 			WaitS: o.Wait.Seconds(), LeaseS: o.Lease.Seconds(), InsideS: o.Inside.Seconds(),
@@ -139,7 +139,7 @@ func Margin(ctx context.Context, o MarginOptions, step func(MarginProbe)) (*Marg
 type margin struct {
 	o      MarginOptions
 	p      *Plan
-	pool   *adapterPool
+	pool   *adapters
 	pulse  *pulse
 	step   func(MarginProbe)
 	report *MarginReport

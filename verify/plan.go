@@ -36,6 +36,7 @@ type Options struct {
 	Sweep     string        // SweepSmoke, SweepStandard or SweepFull; "": standard
 	Seed      uint64        // of everything random
 	Parallel  int           // cases in flight, 1 to MaxParallel; 0: from the descriptor limit
+	Adapters  int           // among which the cases are spread, 1 to MaxAdapters; 0: 1
 	Timeout   time.Duration // per case; 0: DefaultTimeout
 	Profile   string        // "any" or "official"; "": any
 	Busy      string        // "unsettled", "final" or "retry"; "": unsettled
@@ -288,6 +289,10 @@ func (p *Plan) checkNumbers() error {
 	if p.Parallel < 0 || p.Parallel > MaxParallel {
 		return usagef("--parallel is %d, not 1 to %d", p.Parallel, MaxParallel)
 	}
+	if p.Adapters < 0 || p.Adapters > MaxAdapters {
+		return usagef("--adapters is %d, not 1 to %d", p.Adapters, MaxAdapters)
+	}
+	p.Adapters = max(p.Adapters, 1)
 	if p.Parallel == 0 {
 		p.Parallel, p.descriptors = defaultParallel()
 		if p.Upstream != "" && p.Parallel > stagingParallel {

@@ -20,6 +20,7 @@ const opensPerAdapter = 300
 type adapterPool struct {
 	start   Starter
 	dialect string
+	place   int // among the run's pools
 
 	mu      sync.Mutex // held while an adapter starts: the others wait for it
 	conn    *adapterConn
@@ -32,7 +33,7 @@ type adapterPool struct {
 	live   []*adapterConn // those whose lateness counts
 }
 
-// get returns a live adapter; put must follow.
+// get returns a live adapter, and counts a case in.
 func (p *adapterPool) get(ctx context.Context) (*adapterConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,15 +65,13 @@ func (p *adapterPool) get(ctx context.Context) (*adapterConn, error) {
 		}
 		return nil, err
 	}
+	p.conn.pool = p.place
 	p.liveMu.Lock()
 	p.live = append(p.live, p.conn)
 	p.liveMu.Unlock()
 	p.conn.use(1)
 	return p.conn, nil
 }
-
-// put gives an adapter back.
-func (p *adapterPool) put(c *adapterConn) { c.use(-1) }
 
 // retire lets the cases in flight finish with the adapter, then stops it.
 func (p *adapterPool) retire() {

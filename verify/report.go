@@ -94,6 +94,7 @@ type InFlight struct {
 	Peak        int  `json:"peak"`
 	Descriptors int  `json:"descriptors"` // the limit of open files that the limit comes from; 0 if it does not
 	Bound       bool `json:"bound"`       // the limit was reached
+	Adapters    int  `json:"adapters"`    // among which they were spread
 }
 
 // FrameCoverage is the coverage of one frame of a workload: offset k is cut when
@@ -278,7 +279,7 @@ func (r *Report) add(c CaseResult) checker.Verdict {
 func (r *Report) inFlight(p *pulse) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.InFlight = InFlight{Limit: p.maxRoom, Peak: p.peak, Descriptors: r.plan.descriptors, Bound: p.peak >= p.maxRoom}
+	r.InFlight = InFlight{Limit: p.maxRoom, Peak: p.peak, Descriptors: r.plan.descriptors, Bound: p.peak >= p.maxRoom, Adapters: r.plan.Adapters}
 }
 
 // take adds what a run says of outcomes, rules and findings.

@@ -54,7 +54,7 @@ type outcome struct{ word, raw string }
 type runner struct {
 	p          *Plan
 	pulse      *pulse
-	pool       *adapterPool
+	pool       *adapters
 	policy     checker.Policy
 	staging    *staging // nil in front of embedded servers
 	transcribe bool     // what went over the wire is told with each result
@@ -73,7 +73,7 @@ type runner struct {
 // was cancelled half-way. onStep, if not nil, is told of every finished case.
 func Run(ctx context.Context, p *Plan, onStep func(Progress)) *Report {
 	r := &runner{p: p, started: time.Now(), watch: startWatch(), onStep: onStep, report: newReport(p), control: map[string]CaseResult{}}
-	r.pool = &adapterPool{start: p.Start, dialect: p.Dialect}
+	r.pool = newAdapters(p.Adapters, p.Start, p.Dialect)
 	r.pulse = newPulse(p.Parallel, r.pool.strain)
 	var cancel context.CancelFunc
 	ctx, cancel = context.WithCancel(ctx)

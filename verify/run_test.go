@@ -99,7 +99,7 @@ func TestFailFast(t *testing.T) {
 func testRunner(t *testing.T, p *Plan) *runner {
 	t.Helper()
 	r := &runner{p: p, started: time.Now(), report: newReport(p)}
-	r.pool = &adapterPool{start: p.Start, dialect: p.Dialect}
+	r.pool = newAdapters(1, p.Start, p.Dialect)
 	r.pulse = newPulse(p.Parallel, r.pool.strain)
 	r.policy = checker.Policy{Dialect: p.Dialect, SawTable: true, Embedded: true}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -206,7 +206,7 @@ func TestFullAdapterIsReplaced(t *testing.T) {
 func TestPoolReplacesOnlyWhatCannotClose(t *testing.T) {
 	for _, feature := range []string{"owner", "close"} {
 		lib := restricted{wrong(t, ""), func(i *adapter.Info) { i.Features = []string{feature} }}
-		p := &adapterPool{start: Library(lib), dialect: dialectCurrent}
+		p := newAdapters(1, Library(lib), dialectCurrent)
 		first, err := p.get(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -244,7 +244,7 @@ func TestPoolReplacesOnlyWhatCannotClose(t *testing.T) {
 // TestKeptConnections are closed with their adapter, also when they are handed
 // in afterwards.
 func TestKeptConnections(t *testing.T) {
-	p := &adapterPool{start: Library(referenceLibrary()), dialect: dialectCurrent}
+	p := newAdapters(1, Library(referenceLibrary()), dialectCurrent)
 	c, err := p.get(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func (c *closeable) Close() error {
 // TestRestartsHaveALimit: an adapter that fails again and again is given up.
 func TestRestartsHaveALimit(t *testing.T) {
 	start, starts := counted(Library(referenceLibrary()))
-	p := &adapterPool{start: start, dialect: dialectCurrent}
+	p := newAdapters(1, start, dialectCurrent)
 	defer p.close()
 	for range maxRestarts + 1 {
 		c, err := p.get(t.Context())
@@ -300,12 +300,12 @@ func TestRestartsHaveALimit(t *testing.T) {
 // TestRestartThatFails: no further start is tried.
 func TestRestartThatFails(t *testing.T) {
 	n := 0
-	p := &adapterPool{dialect: dialectCurrent, start: func() (transport, error) {
+	p := newAdapters(1, func() (transport, error) {
 		if n++; n > 1 {
 			return nil, errors.New("no memory")
 		}
 		return Library(referenceLibrary())()
-	}}
+	}, dialectCurrent)
 	defer p.close()
 	c, err := p.get(t.Context())
 	if err != nil {

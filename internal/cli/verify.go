@@ -53,6 +53,7 @@ func verifyCommand() *cobra.Command {
 	fs.StringVar(&f.opts.Sweep, "sweep", verify.SweepStandard, "smoke: a few offsets and faults, under 10 s; standard: every offset torn, each other fault once a frame; full: everything")
 	fs.Uint64Var(&f.opts.Seed, "seed", verify.DefaultSeed, "seed of everything random")
 	fs.IntVar(&f.opts.Parallel, "parallel", 0, fmt.Sprintf("cases in flight, 1 to %d (default: from the descriptor limit, at most 1024)", verify.MaxParallel))
+	fs.IntVar(&f.opts.Adapters, "adapters", 1, fmt.Sprintf("adapters that run side by side, 1 to %d: for one that can use one processor only", verify.MaxAdapters))
 	fs.DurationVar(&f.opts.Timeout, "timeout", verify.DefaultTimeout, "time limit of one case, 1s to 1h")
 	fs.StringVar(&f.opts.Profile, "profile", "", "any or official: whether clauses for official clients are held against this one (default any; official without an adapter)")
 	fs.StringVar(&f.opts.Busy, "busy", checker.BusyUnsettled, "how a further attempt after B is judged: unsettled (hygiene), final (contract) or retry (allowed)")
@@ -82,6 +83,9 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if cmd.Flags().Changed("parallel") && f.opts.Parallel < 1 {
 		return usagef("--parallel is %d, not 1 to %d", f.opts.Parallel, verify.MaxParallel)
+	}
+	if cmd.Flags().Changed("adapters") && f.opts.Adapters < 1 {
+		return usagef("--adapters is %d, not 1 to %d", f.opts.Adapters, verify.MaxAdapters)
 	}
 	if cmd.Flags().Changed("timeout") && f.opts.Timeout == 0 {
 		return usagef("--timeout is 0s, not 1s to 1h")
