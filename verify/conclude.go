@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -122,6 +123,9 @@ func (r *Report) conclude() {
 		r.Verdict, r.ExitCode = checker.Inconclusive, r.fatal
 	case r.insane, worst(checker.Inconclusive), r.Interrupted:
 		r.Verdict, r.ExitCode = checker.Inconclusive, ExitInconclusive
+	case r.Cases.Total == 0 && r.plan.whole > 0:
+		r.Verdict, r.ExitCode = checker.Skipped, ExitSafe
+		r.Reason = fmt.Sprintf("none of the %s selected cases falls to shard %s", thousands(r.plan.whole), r.Shard)
 	case r.Cases.Skipped == r.Cases.Total:
 		r.Verdict, r.ExitCode = checker.Inconclusive, ExitInconclusive
 		r.Reason = "every case was skipped"

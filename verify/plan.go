@@ -36,6 +36,7 @@ type Options struct {
 	Sweep     string        // SweepSmoke, SweepStandard or SweepFull; "": standard
 	Seed      uint64        // of everything random
 	Parallel  int           // cases in flight, 1 to MaxParallel; 0: from the descriptor limit
+	Shard     *Shard        // which part of the cases is run; nil: all
 	Adapters  int           // among which the cases are spread, 1 to MaxAdapters; 0: 1
 	Timeout   time.Duration // per case; 0: DefaultTimeout
 	Profile   string        // "any" or "official"; "": any
@@ -88,6 +89,7 @@ type Plan struct {
 	Grammar *frames.Grammar
 	Cases   []Case
 	only    map[string]bool // rules; nil: all
+	whole   int             // cases of all shards; 0: the run is not divided
 	// descriptors is the limit of open files if that, and nobody's wish, bounds the
 	// cases in flight; else 0.
 	descriptors int
@@ -106,15 +108,31 @@ func NewPlan(o Options) (*Plan, error) {
 	if err := p.checkUpstream(); err != nil {
 		return nil, err
 	}
-	if len(o.Cases) > 0 {
-		return p, p.pickCases()
+	if p.Shard != nil {
+		if err := p.Shard.check("--shard"); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.list(); err != nil {
+		return nil, err
+	}
+	if p.Shard != nil {
+		p.take(*p.Shard)
+	}
+	return p, nil
+}
+
+// list lists the cases of all shards.
+func (p *Plan) list() error {
+	if len(p.Options.Cases) > 0 {
+		return p.pickCases()
 	}
 	for _, c := range allCases(p.Grammar, p.Sweep, len(p.KeyPrefix)) {
 		if p.selected(c) && (p.Sweep != SweepSmoke || c.Workload.Smoke || slices.Contains(p.Workloads, c.ID.Workload)) {
 			p.Cases = append(p.Cases, c)
 		}
 	}
-	return p, nil
+	return nil
 }
 
 // selected tells whether the workload and fault filters let a case through.

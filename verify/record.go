@@ -62,7 +62,15 @@ type manifest struct {
 	KeyPrefix  string `json:"key_prefix,omitempty"`
 	// Baseline is that of the run, with the day on which it was made.
 	Baseline *Baseline `json:"baseline,omitempty"`
-	Cases    []string  `json:"cases"`
+	// Workloads to Named are what was selected, Shard the part of it that was run, and
+	// Whole how many cases all parts have.
+	Workloads []string `json:"workloads,omitempty"`
+	Faults    []string `json:"faults,omitempty"`
+	Rules     []string `json:"rules,omitempty"`
+	Named     []string `json:"named,omitempty"`
+	Shard     *Shard   `json:"shard,omitempty"`
+	Whole     int      `json:"whole,omitempty"`
+	Cases     []string `json:"cases"`
 }
 
 // When a recorded run of a case was made. A replay is one that confirms a finding.
@@ -276,7 +284,7 @@ func (w *Record) write(j job) error {
 }
 
 func (w *Record) lineOf(j job) resultLine {
-	c := result(j.res)
+	c := resultOf(j.res)
 	l := resultLine{
 		When: j.when, Case: c.Case, Judged: j.res.judged != nil, Verdict: c.Verdict, Reason: c.Reason, Fired: c.Fired,
 		Repeated: c.Repeated, Seconds: c.Seconds, Checked: j.res.Checked, Events: len(j.res.events),

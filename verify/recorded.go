@@ -298,6 +298,10 @@ func (rec *Recorded) plan(o CheckOptions) (*Plan, error) {
 		p.only = m.Policy.Only
 	}
 	p.Cases, p.descriptors = rec.cases, m.Limit
+	p.Workloads, p.Faults, p.Options.Cases, p.Shard, p.whole = m.Workloads, m.Faults, m.Named, m.Shard, m.Whole
+	if len(o.Rules) == 0 {
+		p.Rules = m.Rules
+	}
 	return p, nil
 }
 

@@ -19,6 +19,8 @@ type Report struct {
 	Profile     string          `json:"profile"`
 	Busy        string          `json:"busy"`
 	Seed        uint64          `json:"seed"`
+	Selection   Selection       `json:"selection"`
+	Shard       *Shard          `json:"shard,omitempty"` // nil: the run was not divided
 	Verdict     checker.Verdict `json:"verdict"`
 	Reason      string          `json:"reason"` // why a run is inconclusive
 	ExitCode    int             `json:"exit_code"`
@@ -39,6 +41,7 @@ type Report struct {
 	Baseline    []BaselineEntry `json:"baseline,omitempty"`
 
 	mu        sync.Mutex
+	file      string // it was read from
 	plan      *Plan
 	index     map[CaseID]int
 	outcomes  map[outcome]int
@@ -133,7 +136,8 @@ type Result struct {
 	Fired    bool            `json:"fired"`
 	Reason   string          `json:"reason"`
 	Repeated int             `json:"repeated,omitempty"`
-	Seconds  float64         `json:"seconds"` // that its last try took
+	Seconds  float64         `json:"seconds"`        // that its last try took
+	Part     *Part           `json:"part,omitempty"` // in the report of a shard
 }
 
 // SanityResult is the verdict of a run without a fault that is no case of the
@@ -162,6 +166,7 @@ type Finding struct {
 func newReport(p *Plan) *Report {
 	r := &Report{
 		Schema: 1, Tool: "tornwire", Version: p.Version, Dialect: p.Dialect, Profile: p.Profile, Busy: p.Busy, Seed: p.Seed,
+		Selection: p.selection(), Shard: p.Shard,
 		plan: p, index: map[CaseID]int{}, outcomes: map[outcome]int{}, rules: map[string]*RuleCount{},
 		cut: map[frameOf]map[int]bool{}, possible: map[frameOf]int{},
 		byClient: map[uint64]bool{}, byServer: map[uint64]bool{},
@@ -223,8 +228,12 @@ func (r *Report) end() recordEnd {
 	return e
 }
 
+// nothing ends a run without cases. A shard to which none of the selected ones falls is
+// none of its own.
 func (r *Report) nothing() {
-	r.fatally(ExitInconclusive, "no case matches the selection")
+	if r.plan.whole == 0 {
+		r.fatally(ExitInconclusive, "no case matches the selection")
+	}
 }
 
 // sanity adds a run that is no case of the plan. Its findings count.
@@ -235,7 +244,7 @@ func (r *Report) sanity(when string, c CaseResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.settle(&c)
-	r.Sanity = append(r.Sanity, SanityResult{When: when, Result: result(c)})
+	r.Sanity = append(r.Sanity, SanityResult{When: when, Result: r.result(c)})
 	r.take(c)
 	for _, id := range c.certain() {
 		r.faultless[id]++
@@ -246,7 +255,15 @@ func (r *Report) sanity(when string, c CaseResult) {
 	}
 }
 
-func result(c CaseResult) Result {
+func (r *Report) result(c CaseResult) Result {
+	res := resultOf(c)
+	if r.Shard != nil {
+		res.Part = partOf(c)
+	}
+	return res
+}
+
+func resultOf(c CaseResult) Result {
 	return Result{Case: c.Case.ID.String(), Verdict: c.Verdict, Fired: c.Fired, Reason: c.Reason, Repeated: c.Repeated, Seconds: math.Round(c.took.Seconds()*1000) / 1000}
 }
 
@@ -255,7 +272,7 @@ func (r *Report) add(c CaseResult) checker.Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.settle(&c)
-	r.Results = append(r.Results, result(c))
+	r.Results = append(r.Results, r.result(c))
 	n := map[checker.Verdict]*int{
 		checker.Safe: &r.Cases.Safe, checker.Unsafe: &r.Cases.Unsafe, checker.Nonconforming: &r.Cases.Nonconforming,
 		checker.NonStrict: &r.Cases.NonStrict, checker.Inconclusive: &r.Cases.Inconclusive, checker.Skipped: &r.Cases.Skipped,

@@ -74,16 +74,8 @@ func (s *stopwatch) end(results []Result) Resources {
 	s.enter("")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := Resources{Phases: s.phases, Workloads: workloadTimes(results)}
-	ran := 0
-	for _, w := range r.Workloads {
-		ran += w.Cases
-	}
-	for _, p := range s.phases {
-		if p.Phase == phaseCases && p.Seconds > 0 {
-			r.CasesPerS = math.Round(float64(ran)/p.Seconds*10) / 10
-		}
-	}
+	r := Resources{Phases: s.phases}
+	r.conclude(results)
 	u, ok := used()
 	if !ok {
 		return r
@@ -124,6 +116,36 @@ func workloadTimes(results []Result) []WorkloadTime {
 		return strings.Compare(a.Workload, b.Workload)
 	})
 	return list
+}
+
+// join adds what another shard took: its time in each phase if it was longer, its
+// processor time, and its memory if it was more.
+func (r *Resources) join(o Resources) {
+	for _, p := range o.Phases {
+		i := slices.IndexFunc(r.Phases, func(have Phase) bool { return have.Phase == p.Phase })
+		if i < 0 {
+			r.Phases = append(r.Phases, p)
+		} else {
+			r.Phases[i].Seconds = max(r.Phases[i].Seconds, p.Seconds)
+		}
+	}
+	r.ProcessorS = math.Round((r.ProcessorS+o.ProcessorS)*100) / 100
+	r.AdapterProcessorS = math.Round((r.AdapterProcessorS+o.AdapterProcessorS)*100) / 100
+	r.MemoryMiB, r.AdapterMemoryMiB = max(r.MemoryMiB, o.MemoryMiB), max(r.AdapterMemoryMiB, o.AdapterMemoryMiB)
+}
+
+// conclude counts the cases that ran.
+func (r *Resources) conclude(results []Result) {
+	r.Workloads = workloadTimes(results)
+	ran := 0
+	for _, w := range r.Workloads {
+		ran += w.Cases
+	}
+	for _, p := range r.Phases {
+		if p.Phase == phaseCases && p.Seconds > 0 {
+			r.CasesPerS = math.Round(float64(ran)/p.Seconds*10) / 10
+		}
+	}
 }
 
 func hundredths(d time.Duration) float64 { return math.Round(d.Seconds()*100) / 100 }

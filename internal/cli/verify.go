@@ -24,6 +24,7 @@ type verifyFlags struct {
 	record           string
 	baseline         string
 	list             bool
+	shard            string
 }
 
 func verifyCommand() *cobra.Command {
@@ -40,6 +41,7 @@ func verifyCommand() *cobra.Command {
 			"  tornwire verify --workload single --fault truncate\n" +
 			"  tornwire verify --case ticketing/single/s2c.A.1@25:truncate-fin\n" +
 			"  tornwire verify --dialect ticketing-v0 --report json=report.json -- node adapters/saro-ticketing/adapter.mjs\n" +
+			"  tornwire verify --shard 2/4 --report json=shard-2.json -- node adapter.mjs\n" +
 			"  tornwire verify --upstream staging.example:7000 --secret-file secret.txt --workload single,server-probe",
 		RunE: f.run,
 	}
@@ -53,6 +55,7 @@ func verifyCommand() *cobra.Command {
 	fs.StringVar(&f.opts.Sweep, "sweep", verify.SweepStandard, "smoke: a few offsets and faults, under 10 s; standard: every offset torn, each other fault once a frame; full: everything")
 	fs.Uint64Var(&f.opts.Seed, "seed", verify.DefaultSeed, "seed of everything random")
 	fs.IntVar(&f.opts.Parallel, "parallel", 0, fmt.Sprintf("cases in flight, 1 to %d (default: from the descriptor limit, at most 1024)", verify.MaxParallel))
+	fs.StringVar(&f.shard, "shard", "", "run only the cases that fall to shard `I/N` by the hash of their ids; auto or auto/N takes what is left out from CI_NODE_INDEX and CI_NODE_TOTAL, or from JOB_COMPLETION_INDEX; tornwire merge joins the reports")
 	fs.IntVar(&f.opts.Adapters, "adapters", 1, fmt.Sprintf("adapters that run side by side, 1 to %d: for one that can use one processor only", verify.MaxAdapters))
 	fs.DurationVar(&f.opts.Timeout, "timeout", verify.DefaultTimeout, "time limit of one case, 1s to 1h")
 	fs.StringVar(&f.opts.Profile, "profile", "", "any or official: whether clauses for official clients are held against this one (default any; official without an adapter)")
@@ -102,7 +105,7 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	// An empty one is a variable that is not set: it must not be taken for the default.
-	for _, name := range []string{"dialect", "sweep", "profile", "busy", "upstream", "secret-file", "record"} {
+	for _, name := range []string{"dialect", "sweep", "profile", "busy", "upstream", "secret-file", "record", "shard"} {
 		if v, _ := cmd.Flags().GetString(name); cmd.Flags().Changed(name) && v == "" {
 			return usagef("--%s is empty; leave it out for its default", name)
 		}
@@ -126,6 +129,15 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 		if f.opts.Upstream == "" {
 			return usagef("--secret-file is the upstream's secret, and there is no --upstream")
 		}
+	}
+	if f.shard != "" {
+		s, err := verify.ParseShard(f.shard, os.Getenv)
+		if err != nil {
+			return err
+		}
+		f.opts.Shard = &s
+	} else if s, ok := verify.AutoShard(os.Getenv); ok {
+		fmt.Fprintf(cmd.ErrOrStderr(), "tornwire: this is job %s, and runs all cases; --shard auto runs its part of them\n", s)
 	}
 	f.opts.Command, f.opts.Version = args, Version()
 	if len(args) > 0 {
@@ -173,7 +185,7 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 func listCases(stdout, stderr io.Writer, p *verify.Plan) error {
-	if len(p.Cases) == 0 {
+	if len(p.Cases) == 0 && p.Shard == nil {
 		fmt.Fprintln(stderr, "tornwire: no case matches the selection")
 		return exitError{verify.ExitInconclusive}
 	}
