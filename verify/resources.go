@@ -168,7 +168,7 @@ func (r *Report) textResources(b *strings.Builder) {
 	if u.ProcessorS > 0 {
 		fmt.Fprintf(b, "; %.1f s of processor time, %.0f MiB at the peak", u.ProcessorS, u.MemoryMiB)
 	}
-	if u.AdapterProcessorS > 0 {
+	if u.AdapterProcessorS >= 0.1 {
 		fmt.Fprintf(b, "; the adapter's %.1f s, %.0f MiB", u.AdapterProcessorS, u.AdapterMemoryMiB)
 	}
 	b.WriteByte('\n')
