@@ -120,7 +120,7 @@ func (c *adapterConn) recorder() *history.Recorder {
 }
 
 // rooms are those of records. What is said of a case refers to nothing in its own.
-var rooms = sync.Pool{New: func() any { return make([]history.Event, 0, 256) }}
+var rooms = sync.Pool{New: func() any { return new([]history.Event) }}
 
 // errNoFreeze: to stop a client means that time passes while it has something to do.
 var errNoFreeze = &skipError{"a bubble's clock stands still while the client has something to do, so that it cannot be stopped there: tornwire verify -- ADAPTER shows it"}
@@ -138,8 +138,12 @@ func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.
 		res.Verdict, res.Reason = checker.Inconclusive, err.Error()
 		return res
 	}
-	conn.inside = &inside{network, b.settle, history.NewRecorderIn(rooms.Get().([]history.Event))}
-	defer func() { rooms.Put(conn.inside.rec.Take()) }()
+	room := rooms.Get().(*[]history.Event)
+	conn.inside = &inside{network, b.settle, history.NewRecorderIn(*room)}
+	defer func() {
+		*room = conn.inside.rec.Take()
+		rooms.Put(room)
+	}()
 	defer conn.stop()
 	if !conn.speaks(b.p.Dialect) {
 		res.Reason = fmt.Sprintf("the library speaks %v, not %s", conn.info.Dialects, b.p.Dialect)
