@@ -142,14 +142,14 @@ func (v *view) sentAt(c *call, s *session) time.Duration {
 // whole, readable and asked for: the preface, keep-alives, one reply an attempt and
 // one answer a release.
 func (v *view) onlyAnswers(s *session, until moment) bool {
-	acquires, releases := 0, 0
+	acquires, releases := 0, map[string]int{}
 	for _, f := range s.requests() {
 		if f.first().before(until) {
 			switch {
 			case f.isOp(opAcquire):
 				acquires++
 			case f.isOp(opRelease):
-				releases++
+				releases[grantOf(f)]++
 			}
 		}
 	}
@@ -170,12 +170,22 @@ func (v *view) onlyAnswers(s *session, until moment) bool {
 				return false
 			}
 		case f.isOp(opReleased) || f.isOp(opNotHeld):
-			releases--
+			if releases[grantOf(f)]--; releases[grantOf(f)] < 0 {
+				return false
+			}
 		default:
 			return false
 		}
 	}
-	return acquires >= 0 && releases >= 0 && !s.link(frames.ServerToClient).out.dark.before(until)
+	return acquires >= 0 && !s.link(frames.ServerToClient).out.dark.before(until)
+}
+
+// grantOf is what a release, or the answer to one, is about: the key, and the token of a
+// dialect that has it.
+func grantOf(f *wireFrame) string {
+	key, _ := f.tail()
+	t, _, _ := f.field(fieldToken)
+	return fmt.Sprint(t, " ", key)
 }
 
 // wanted tells whether a reply answers an attempt of its session.

@@ -59,7 +59,9 @@ func matchRules() []implemented {
 // matchTriple stands on V, W and E (see mistakes), with P9: a frame counts when its
 // last byte had begun to be written before the result was read. What is matched by
 // order among the calls on one key is for noFifo. It is judged where a response to
-// something else was delivered while a call or a release was waiting.
+// something else was delivered while a call or a release was waiting. Of a release it is
+// certain only where that had waited for a while: one that is told without any answer
+// (close-proves-nothing) may come just behind a response to something else by chance.
 func matchTriple(j *judge) {
 	for _, c := range j.calls {
 		if !j.blind(c.client, never) && (j.strayed(c) || j.strayedRelease(c)) {
@@ -76,7 +78,11 @@ func matchTriple(j *judge) {
 			subject = fmt.Sprintf("the release of call %d on key %q, with token %d, was told %s",
 				m.call.id, m.call.key, m.call.token, plainWord(m.call.released[0].outcome))
 		}
-		j.find(Safety, Certain, fmt.Sprintf("%s by %s on session %d, which names %s%s",
+		certainty := Certain
+		if m.hasty {
+			certainty = Suspect
+		}
+		j.find(Safety, certainty, fmt.Sprintf("%s by %s on session %d, which names %s%s",
 			subject, m.frame.ref, m.frame.session, named(m.frame), j.insteadOf(m)), j.evidence(s))
 	}
 }

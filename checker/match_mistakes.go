@@ -14,6 +14,7 @@ import (
 type mistake struct {
 	call     *call      // that was told by it
 	release  bool       // its release was told, not the call itself
+	hasty    bool       // it came so soon that the client may not have waited for anything
 	frame    *wireFrame // the response
 	rightful *call      // the call of the same client and key that it answers, or nil
 	at       moment     // of the result
@@ -249,7 +250,7 @@ func (v *view) mistakenRelease(c *call, used map[*wireFrame]bool) (mistake, bool
 	if len(rs) == 0 {
 		return none, false
 	}
-	var found *wireFrame
+	var found, request *wireFrame
 	for _, s := range v.sessionsOf(c.client) {
 		asked := slices.IndexFunc(rs, func(r *wireFrame) bool { return r.session == s.id })
 		if asked >= 0 && !v.calm(s, got.moment) {
@@ -260,7 +261,7 @@ func (v *view) mistakenRelease(c *call, used map[*wireFrame]bool) (mistake, bool
 				return none, false
 			}
 			if found == nil && asked >= 0 && !used[f] && just(f, got.moment) && rs[asked].first().before(f.end()) && v.fakesAnswer(f, c) {
-				found = f
+				found, request = f, rs[asked]
 			}
 		}
 	}
@@ -268,8 +269,13 @@ func (v *view) mistakenRelease(c *call, used map[*wireFrame]bool) (mistake, bool
 		return none, false
 	}
 	used[found] = true
-	return mistake{call: c, release: true, frame: found, at: got.moment}, true
+	hasty := found.first().at < request.first().at+waitShown
+	return mistake{call: c, release: true, frame: found, hasty: hasty, at: got.moment}, true
 }
+
+// waitShown is how long a release has to have been unanswered to show that its client waits
+// for an answer: one that says released whatever comes says so at once.
+const waitShown = 50 * time.Millisecond
 
 // releasesWith lists the R frames with the token of c that had come before a moment.
 func (v *view) releasesWith(c *call, m moment) []*wireFrame {

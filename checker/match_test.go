@@ -184,16 +184,23 @@ func releasing(t *testing.T) *script {
 }
 
 func TestMatchTripleRelease(t *testing.T) {
-	s := releasing(t)
+	s := releasing(t).wait(waitShown)
 	s.stray(s.answer(1, "T", "k1", 7)).released(1, "released").pass(s.answer(1, "R", "k1", 7))
 	r := s.want(s.matching(), "match-triple safety")
 	const message = `the release of call 1 on key "k1", with token 7, was told released by s2c.T.1 on session 1, which names owner 7 and key "k1"; no R or N with its token had been written to the client`
 	if r.Findings[0].Message != message {
 		t.Error(r.Findings[0].Message)
 	}
-	s = releasing(t)
+	s = releasing(t).wait(waitShown)
 	s.stray(s.answer(1, "N", "k1", 8)).released(1, "not_held")
 	s.want(s.matching(), "match-triple safety")
+	s = releasing(t).wait(waitShown)
+	s.stray(s.answer(1, "R", "k2", 7)).released(1, "released")
+	s.want(s.matching(), "match-triple safety")
+	// At once it may be a client that waits for no answer.
+	s = releasing(t)
+	s.stray(s.answer(1, "N", "k1", 8)).released(1, "not_held")
+	s.want(s.matching(), "match-triple safety suspect")
 }
 
 func TestMatchTripleReleaseAcquittals(t *testing.T) {

@@ -143,7 +143,7 @@ func closeProvesNothing(j *judge) {
 			if j.blind(c.client, got.ord) {
 				continue
 			}
-			if j.releaseAnswered(c, got.moment) {
+			if j.releaseAnswered(c, got) {
 				j.contradicted(c, got)
 				continue
 			}
@@ -214,15 +214,30 @@ func (j *judge) contradicted(c *call, got releaseResult) {
 
 // releaseAnswered tells whether an R or N that can be about the call's grant was
 // written to its client, up to its last byte, before a moment.
-func (v *view) releaseAnswered(c *call, before moment) bool {
+func (v *view) releaseAnswered(c *call, got releaseResult) bool {
 	for _, s := range v.sessionsOf(c.client) {
 		for _, f := range s.delivered() {
-			if (f.isOp(opReleased) || f.isOp(opNotHeld)) && f.whole && f.end().before(before) && v.concerns(f, c) {
+			if (f.isOp(opReleased) || f.isOp(opNotHeld)) && f.whole && f.end().before(got.moment) && v.concerns(f, c) &&
+				(meant(f) == got.outcome || v.sought(f, c)) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// sought tells whether an answer to a release is one that the client of c asked for: the
+// server names a token that nobody released only if it is wrong. One with the word that the
+// client then said may still have been taken for the answer, which is for matchTriple.
+func (v *view) sought(f *wireFrame, c *call) bool {
+	t, _, ok := f.field(fieldToken)
+	if !ok || t == c.token {
+		return true
+	}
+	return slices.ContainsFunc(v.releasesOf(c.client), func(r *wireFrame) bool {
+		asked, _, ok := r.field(fieldToken)
+		return !ok || asked == t
+	})
 }
 
 // concerns tells whether a release, or an answer to one, can be about the grant of c:

@@ -266,6 +266,12 @@ func TestCloseProvesNothing(t *testing.T) {
 	s = lost(v1)
 	s.write(s.answer(1, "R", "k1", 7), 0, 12).released(1, "released") // unread bytes
 	s.want(s.sessioned())
+	s = releasing(t) // an answer that names a token which nobody released
+	s.stray(s.answer(1, "N", "k1", 8)).seen(1, history.FIN).released(1, "released")
+	s.want(s.sessioned(), "close-proves-nothing contract")
+	s = releasing(t) // taken for the answer it is for match-triple
+	s.stray(s.answer(1, "R", "k1", 8)).seen(1, history.FIN).released(1, "released")
+	s.want(s.sessioned())
 	s = lost(v1) // the same word again, for a release asked for again
 	s.open(2, "c1").pass(s.rel(2, "k1", 7)).pass(s.answer(2, "R", "k1", 7)).released(1, "released").seen(2, history.FIN).ask2release(1).released(1, "released")
 	s.want(s.sessioned())

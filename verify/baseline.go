@@ -154,7 +154,7 @@ func (r *Report) baseline() {
 				e.Ran++
 			}
 		}
-		judged := r.rules[a.Rule] != nil
+		judged := r.rules[a.Rule] != nil && Swept(a.Rule)
 		switch {
 		case b.expired(a):
 			e.State = stateExpired

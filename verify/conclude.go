@@ -109,7 +109,7 @@ func (r *Report) conclude() {
 		return slices.ContainsFunc(r.Results, func(c Result) bool { return c.Verdict == v }) ||
 			slices.ContainsFunc(r.Sanity, func(c SanityResult) bool { return c.Verdict == v })
 	}
-	r.Interrupted = r.fatal == 0 && !r.insane && len(r.Results) < r.Cases.Total
+	r.Interrupted = r.endless || r.fatal == 0 && !r.insane && len(r.Results) < r.Cases.Total
 	r.Cases.NotRun = r.Cases.Total - len(r.Results)
 	switch {
 	case worst(checker.Unsafe):
@@ -134,6 +134,9 @@ func (r *Report) conclude() {
 		if r.plan.Strict {
 			r.ExitCode = ExitNonStrict
 		}
+	case !slices.ContainsFunc(r.Rules, func(n RuleCount) bool { return n.Checked > 0 }):
+		r.Verdict, r.ExitCode = checker.Inconclusive, ExitInconclusive
+		r.Reason = "no rule was checked in any case"
 	default:
 		r.Verdict, r.ExitCode = checker.Safe, ExitSafe
 	}
@@ -144,6 +147,9 @@ func (r *Report) conclude() {
 
 // firstReason finds out why a run is inconclusive.
 func (r *Report) firstReason() string {
+	if r.endless && len(r.Results) == r.Cases.Total {
+		return "the record has no end: its run was killed, or is not over"
+	}
 	if r.Interrupted {
 		return "the run was stopped before all its cases were over"
 	}

@@ -128,6 +128,8 @@ func initAdapter(ctx context.Context, t transport, dialect string) (*adapterConn
 	return c, nil
 }
 
+const errAdapterExited = "the adapter exited"
+
 // explain prefers the adapter's own failure, which says more than a timeout.
 func (c *adapterConn) explain(err error) error {
 	var f *failure
@@ -138,7 +140,11 @@ func (c *adapterConn) explain(err error) error {
 	if errors.As(err, &f) {
 		reason = f.reason
 	}
-	return &failure{reason: reason, words: c.t.LastWords()}
+	words := c.t.LastWords()
+	if p, ok := c.t.(*process); ok && reason == errAdapterExited {
+		reason = p.ending(reason)
+	}
+	return &failure{reason: reason, words: words}
 }
 
 // speaks tells whether the adapter knows a dialect.
@@ -251,7 +257,7 @@ func (c *adapterConn) read() {
 	case errors.Is(err, bufio.ErrTooLong):
 		c.fail(&failure{reason: fmt.Sprintf("the adapter printed a line of over %d bytes", adapter.MaxLine)})
 	default:
-		c.fail(&failure{reason: "the adapter exited"})
+		c.fail(&failure{reason: errAdapterExited})
 	}
 	_, _ = io.Copy(io.Discard, c.t.Lines()) // let it finish what it writes
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -353,7 +354,10 @@ func (p *Plan) checkUpstream() error {
 		return nil
 	}
 	host, port, err := net.SplitHostPort(p.Upstream)
-	if err != nil || host == "" || port == "" || port == "0" {
+	if n, numErr := strconv.Atoi(port); numErr == nil && (n < 1 || n > 65535) {
+		return usagef("--upstream is %q, and ports are 1 to 65535", p.Upstream)
+	}
+	if err != nil || host == "" || port == "" {
 		return usagef("--upstream is %q, not HOST:PORT", p.Upstream)
 	}
 	if len(p.KeyPrefix) > MaxKeyPrefix {

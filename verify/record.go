@@ -62,6 +62,7 @@ type manifest struct {
 	KeyPrefix  string `json:"key_prefix,omitempty"`
 	// Baseline is that of the run, with the day on which it was made.
 	Baseline *Baseline `json:"baseline,omitempty"`
+	Cases    []string  `json:"cases"`
 	// Workloads to Named are what was selected, Shard the part of it that was run, and
 	// Whole how many cases all parts have.
 	Workloads []string `json:"workloads,omitempty"`
@@ -70,7 +71,6 @@ type manifest struct {
 	Named     []string `json:"named,omitempty"`
 	Shard     *Shard   `json:"shard,omitempty"`
 	Whole     int      `json:"whole,omitempty"`
-	Cases     []string `json:"cases"`
 }
 
 // When a recorded run of a case was made. A replay is one that confirms a finding.

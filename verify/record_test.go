@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -182,6 +183,20 @@ func without(words ...string) func(string) string {
 	}
 }
 
+// twice repeats the line with a text.
+func twice(word string) func(string) string {
+	return func(s string) string {
+		var out strings.Builder
+		for l := range strings.Lines(s) {
+			out.WriteString(l)
+			if strings.Contains(l, word) {
+				out.WriteString(l)
+			}
+		}
+		return out.String()
+	}
+}
+
 const recordedCase = "histories/single/s2c.A.1@25.split.jsonl"
 
 func small(t *testing.T) string {
@@ -201,6 +216,56 @@ func TestMutatedRecord(t *testing.T) {
 	r := checked(t, dir, CheckOptions{})
 	if r.Verdict != checker.Unsafe || r.ExitCode != ExitUnsafe || !strings.Contains(text(r), "no-entry-unconfirmed") {
 		t.Errorf("the newline of the grant was never written, and yet:\n%s", text(r))
+	}
+}
+
+// TestChangedRecord: a history that is not as it was recorded proves nothing good, also
+// where nothing is found in what is left of it.
+func TestChangedRecord(t *testing.T) {
+	t.Parallel()
+	dir := small(t)
+	lines := func(change func([]string) []string) func(string) string {
+		return func(s string) string { return strings.Join(change(strings.SplitAfter(s, "\n")), "") }
+	}
+	replace := func(from, to string) func(string) string {
+		return func(s string) string { return strings.Replace(s, from, to, 1) }
+	}
+	for want, change := range map[string]func(string) string{
+		"it has 9 events, not ":       lines(func(l []string) []string { return l[:9] }),
+		"it has 0 events, not ":       func(string) string { return "" },
+		"event 2 is not in its place": lines(func(l []string) []string { l[1], l[2] = l[2], l[1]; return l }),
+		"event 3 is not in its place": replace(`{"seq":3,`, `{"seq":2,`),
+		"event 1 is not in its place": lines(func(l []string) []string {
+			l[0] = regexp.MustCompile(`"at":\d+`).ReplaceAllString(l[0], `"at":-5`)
+			return l
+		}),
+		" has 20 bytes, not 9999": replace(`"n":20,"data"`, `"n":9999,"data"`),
+	} {
+		before, err := os.ReadFile(filepath.Join(dir, recordedCase))
+		if err != nil {
+			t.Fatal(err)
+		}
+		edit(t, dir, recordedCase, change)
+		r := checked(t, dir, CheckOptions{})
+		if r.Verdict != checker.Inconclusive || r.ExitCode != ExitInconclusive || !strings.Contains(r.Reason, "its history is not as it was recorded: ") || !strings.Contains(r.Reason, want) {
+			t.Errorf("want %q: %s, %q", want, r.Verdict, r.Reason)
+		}
+		if err := os.WriteFile(filepath.Join(dir, recordedCase), before, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit(t, dir, resultsFile, without(`"end":`))
+	if r := checked(t, dir, CheckOptions{}); r.Verdict != checker.Inconclusive || !strings.Contains(r.Reason, "the record has no end") {
+		t.Errorf("without an end: %s, %q", r.Verdict, r.Reason)
+	}
+}
+
+// TestNothingChecked: a run in which no rule was checked has proved nothing.
+func TestNothingChecked(t *testing.T) {
+	t.Parallel()
+	r := runPlan(t, Options{Cases: []string{"ticketing/single/none"}, Rules: []string{"no-overstay"}, Start: Library(referenceLibrary())})
+	if r.Verdict != checker.Inconclusive || r.ExitCode != ExitInconclusive || r.Reason != "no rule was checked in any case" {
+		t.Errorf("%s, exit code %d, %q", r.Verdict, r.ExitCode, r.Reason)
 	}
 }
 
@@ -272,6 +337,10 @@ func TestDamagedRecord(t *testing.T) {
 		{resultsFile, line2(`{"end":{}}`), resultsFile + ":3: there is a line behind the end"},
 		{resultsFile, replace(recordedCase, "../"+recordedCase), "escapes"},
 		{resultsFile, replace(recordedCase, "nothing.jsonl"), "nothing.jsonl: no such file"},
+		{resultsFile, line2(`{"when":"case","case":"ticketing/single/none","verdict":"skipped"}`), "case ticketing/single/none is not among those of the manifest"},
+		{resultsFile, twice(`"when":"case"`), "case ticketing/single/s2c.A.1@25:split is there twice"},
+		{resultsFile, line2(`{"when":"control","case":"ticketing/single/none","verdict":"safe"}`), "a case that was not judged is safe"},
+		{resultsFile, replace(recordedCase, "histories/sanity/none.first.jsonl"), "none.first.jsonl is not the history of ticketing/single/s2c.A.1@25:split"},
 		{recordedCase, line2("{"), recordedCase + ":2: unexpected end of JSON input"},
 		{recordedCase, line2(`{"kind":"entered_early"}`), recordedCase + `:2: unknown kind of event "entered_early"`},
 		{recordedCase, line2(`{"kind":"received"}`), recordedCase + `:2: an event "received" without its frame`},

@@ -74,8 +74,20 @@ func OpenRecord(dir string) (*Recorded, error) {
 	return rec, nil
 }
 
+// openFile opens a file, and nothing else: a pipe would wait for a writer.
+func openFile(name string) (*os.File, error) {
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(name)
+}
+
 func readLimited(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := openFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +157,7 @@ func lineAt(data []byte, err error) int {
 // readResults reads the lines of the results. The last may be cut short.
 func (rec *Recorded) readResults() error {
 	name := filepath.Join(rec.dir, resultsFile)
-	f, err := os.Open(name)
+	f, err := openFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		rec.Cut = true // killed behind the manifest
 		return nil
@@ -154,6 +166,10 @@ func (rec *Recorded) readResults() error {
 		return usagef("cannot read the record: %s", err)
 	}
 	defer f.Close()
+	had := map[string]bool{}
+	for _, c := range rec.cases {
+		had[c.ID.String()] = false
+	}
 	r := bufio.NewReaderSize(f, 64<<10)
 	for n := 1; ; n++ {
 		line, err := readLine(r)
@@ -180,6 +196,15 @@ func (rec *Recorded) readResults() error {
 		}
 		if err := rec.fits(l); err != nil {
 			return usagef("%s:%d: %s", name, n, err)
+		}
+		if l.When == whenCase {
+			switch seen, ok := had[l.Case]; {
+			case !ok:
+				return usagef("%s:%d: case %s is not among those of the manifest", name, n, l.Case)
+			case seen:
+				return usagef("%s:%d: case %s is there twice", name, n, l.Case)
+			}
+			had[l.Case] = true
 		}
 		rec.lines = append(rec.lines, l)
 	}
@@ -221,6 +246,9 @@ func (rec *Recorded) fits(l resultLine) error {
 	if l.Judged && l.File == "" {
 		return errors.New("a case that was judged has no history")
 	}
+	if !l.Judged && l.Verdict != checker.Inconclusive && l.Verdict != checker.Skipped {
+		return fmt.Errorf("a case that was not judged is %s", l.Verdict)
+	}
 	return nil
 }
 
@@ -233,6 +261,7 @@ func (rec *Recorded) Check(ctx context.Context, o CheckOptions) (*Report, error)
 	}
 	report := newReport(p)
 	report.client(rec.from.Client)
+	report.endless = rec.end == nil
 	results, err := rec.judge(ctx, p)
 	if err != nil {
 		return nil, err
@@ -379,10 +408,17 @@ func (rec *Recorded) again(root *os.Root, l resultLine, c Case, p *Plan) (CaseRe
 		if err != nil {
 			return res, err
 		}
+		if !l.ownsFile() {
+			return res, fmt.Errorf("%s is not the history of %s", filepath.Join(rec.dir, l.File), l.Case)
+		}
 		res.read(events)
 		if l.Judged {
 			res.Reason = ""
 			res.judge(events, policyOf(c.Workload, rec.policy(l, p)))
+		}
+		// What is found in a history that was changed may be looked at; it proves nothing good.
+		if why := changed(events, l.Events); why != "" && (res.Verdict == checker.Safe || res.Verdict == checker.NonStrict) {
+			res.Verdict, res.Reason = checker.Inconclusive, "its history is not as it was recorded: "+why
 		}
 	}
 	res.Fired = l.Fired
@@ -390,6 +426,41 @@ func (rec *Recorded) again(root *os.Root, l resultLine, c Case, p *Plan) (CaseRe
 		res.sane()
 	}
 	return res, nil
+}
+
+// ownsFile tells whether the file of a line is one for its run of its case.
+func (l resultLine) ownsFile() bool {
+	id, err := ParseCaseID(l.Case)
+	if err != nil {
+		return false
+	}
+	if l.When != whenReplay {
+		return l.File == historyFile(id, l.When, 0)
+	}
+	for n := 1; n <= 2*replays; n++ {
+		if l.File == historyFile(id, l.When, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// changed tells what shows that events are not those that were recorded.
+func changed(events []history.Event, recorded int) string {
+	if len(events) != recorded {
+		return fmt.Sprintf("it has %d events, not %d", len(events), recorded)
+	}
+	at := time.Duration(0)
+	for i, e := range events {
+		if e.Seq != uint64(i+1) || e.At < at {
+			return fmt.Sprintf("event %d is not in its place", i+1)
+		}
+		at = e.At
+		if e.Kind == history.Received && e.N != len(e.Data) {
+			return fmt.Sprintf("event %d has %d bytes, not %d", i+1, len(e.Data), e.N)
+		}
+	}
+	return ""
 }
 
 // policy is the recorded policy of a run with what the plan changes of it. Which rules
@@ -406,6 +477,13 @@ func (rec *Recorded) policy(l resultLine, p *Plan) checker.Policy {
 
 func readHistory(root *os.Root, dir, name string) ([]history.Event, error) {
 	shown := filepath.Join(dir, name)
+	info, err := root.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", shown, withoutPath(err))
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", shown)
+	}
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", shown, withoutPath(err))

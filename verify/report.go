@@ -55,6 +55,7 @@ type Report struct {
 	fatal     int                 // exit code of what kept the run from starting
 	skipped   bool                // that is that every case was skipped
 	insane    bool                // a sanity case failed
+	endless   bool                // its record has no end
 	byClient  map[uint64]bool     // views of the cases
 	byServer  map[uint64]bool
 	matched   map[int]int    // findings by entry of the baseline

@@ -103,6 +103,16 @@ func (p *process) LastWords() string {
 	return p.stderr.last(5)
 }
 
+// ending adds how the process ended to a text, if it has.
+func (p *process) ending(text string) string {
+	select {
+	case <-p.exited:
+		return fmt.Sprintf("%s (%s)", text, p.cmd.ProcessState)
+	default:
+		return text
+	}
+}
+
 // Stop closes stdin, gives the adapter its time to exit, then kills the group.
 func (p *process) Stop() error {
 	p.WriteCloser.Close()

@@ -38,10 +38,23 @@ var misses = []miss{
 }
 
 const (
-	nearKey    = "near-miss-"
-	nearNotKey = "near-not"
-	nearRelKey = "near-done"
+	nearKey = "near-miss-"
+	// nearPause is how long the wrong answer to a release takes: a client that does not
+	// wait for any has told by then.
+	nearPause = 150 * time.Millisecond
 )
+
+// wrongAnswers are those to releases: for another token, and for another key.
+var wrongAnswers = []struct {
+	client, op string
+	differ     uint64 // from the token, in bits
+	key        string // what is put behind the key
+}{
+	{"near-not", "N", 1, ""},
+	{"near-done", "R", 1, ""},
+	{"near-not-2", "N", 0, "x"},
+	{"near-done-2", "R", 0, "x"},
+}
 
 func missKey(i int) string { return nearKey + string(rune('a'+i)) }
 
@@ -51,7 +64,7 @@ var nearMiss = &Workload{
 	Needs: "answers that are nearly right",
 	Sentence: "nine clients that wait for held keys get grants whose owner differs in a bit or in a half, or whose key differs in its case or by a letter, " +
 		"and a T and a B for another owner; then the keys become free, and each asks for another; " +
-		"two clients' releases are answered N and R for another token",
+		"four clients' releases are answered N and R for another token, and for another key",
 	Dialects: []string{dialectCurrent},
 	Only:     unswept,
 	Exchange: func(g *frames.Grammar) []Expected {
@@ -83,7 +96,8 @@ var nearMiss = &Workload{
 				}
 			})
 		}
-		for _, key := range []string{nearNotKey, nearRelKey} {
+		for _, a := range wrongAnswers {
+			key := a.client
 			if !r.open(key) {
 				return
 			}
@@ -110,9 +124,9 @@ func nearSteps(g *frames.Grammar) []stub.Step {
 			Write: func(f stub.Frame) []byte { return mustMessage(g, m.op, named, f.Uint("owner")^m.differ, strayToken) },
 		})
 	}
-	for key, op := range map[string]string{nearNotKey: "N", nearRelKey: "R"} {
-		steps = append(steps, stub.Step{Op: "R", Key: key, Nth: 1, Write: func(f stub.Frame) []byte {
-			return mustMessage(g, op, key, 0, f.Uint("token")^1)
+	for _, a := range wrongAnswers {
+		steps = append(steps, stub.Step{Op: "R", Key: a.client, Nth: 1, Pause: nearPause, Write: func(f stub.Frame) []byte {
+			return mustMessage(g, a.op, a.client+a.key, 0, f.Uint("token")^a.differ)
 		}})
 	}
 	return steps

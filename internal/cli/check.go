@@ -74,6 +74,9 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 		}
 		f.opts.Baseline = base
 	}
+	if args[0] == "" {
+		return usagef("the record's directory is empty: it is a variable that is not set")
+	}
 	rec, err := verify.OpenRecord(args[0])
 	if err != nil {
 		return err

@@ -117,7 +117,7 @@ func reportFiles(specs []string) ([]reportFile, error) {
 		case file == "-":
 			return nil, usagef("--report %q: for a report on stdout use --format json", s)
 		case !slices.Contains(reportFormats, format):
-			return nil, usagef("there is no report format %q%s; json=FILE is one", format, verify.DidYouMean(format, reportFormats))
+			return nil, usagef("there is no report format %q%s; there are json=FILE and baseline=FILE", format, verify.DidYouMean(format, reportFormats))
 		}
 		files = append(files, reportFile{format, file})
 	}

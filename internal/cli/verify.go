@@ -96,6 +96,9 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 	if f.list && f.record != "" {
 		return usagef("--list runs nothing, so that there is nothing to --record")
 	}
+	if f.list && len(f.reports) > 0 {
+		return usagef("--list runs nothing, so that there is nothing to --report")
+	}
 	if f.list && f.format == "json" {
 		return usagef("--list prints ids, one a line; it has no --format json")
 	}
@@ -105,7 +108,7 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	// An empty one is a variable that is not set: it must not be taken for the default.
-	for _, name := range []string{"dialect", "sweep", "profile", "busy", "upstream", "secret-file", "record", "shard"} {
+	for _, name := range []string{"dialect", "sweep", "profile", "busy", "upstream", "secret-file", "record", "shard", "baseline"} {
 		if v, _ := cmd.Flags().GetString(name); cmd.Flags().Changed(name) && v == "" {
 			return usagef("--%s is empty; leave it out for its default", name)
 		}

@@ -20,6 +20,8 @@ func (d defect) nearlyMatches(f frame, x *exchange) (fits, known bool) {
 		return f.id() == x.id && strings.HasPrefix(f.tail(), x.key), true
 	case d == refusalByKey && acquire && f.shape.Op != "A", d == answerByKey && !acquire:
 		return f.tail() == x.key, true
+	case d == answerByToken && !acquire:
+		return f.id() == x.id, true
 	}
 	return false, false
 }
