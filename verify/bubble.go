@@ -78,6 +78,11 @@ func NewBubble(o Options, settle func()) (*Bubble, error) {
 	return &Bubble{p: p, settle: settle, control: map[string]CaseResult{}}, nil
 }
 
+// For is a Bubble of the same plan for another library, which sends other frames.
+func (b *Bubble) For() *Bubble {
+	return &Bubble{Transcribe: b.Transcribe, p: b.p, settle: b.settle, control: map[string]CaseResult{}}
+}
+
 // Cases lists the cases of the plan, each workload's together.
 func (b *Bubble) Cases() []Case { return b.p.Cases }
 

@@ -24,14 +24,11 @@ func wrong(name string) func(Inside) adapter.Library {
 	}
 }
 
-// run runs cases one after the other, until more says no.
-func run(t *testing.T, o verify.Options, lib func(Inside) adapter.Library, more func(verify.CaseResult) bool) {
+// run runs cases with a client, one after the other, until more says no.
+func run(t *testing.T, of *verify.Bubble, cases []verify.Case, name string, more func(verify.CaseResult) bool) {
 	t.Helper()
-	b, err := verify.NewBubble(o, synctest.Wait)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range b.Cases() {
+	b, lib := of.For(), wrong(name)
+	for _, c := range cases {
 		var res verify.CaseResult
 		synctest.Test(t, func(t *testing.T) { res = b.Run(t.Context(), c, lib) })
 		if res.Verdict == checker.Inconclusive {
@@ -51,9 +48,14 @@ func breaks(res verify.CaseResult, rule string, severity checker.Severity) bool 
 	})
 }
 
-// official holds clients to all that spec/rules.md says.
-func official(ids []string) verify.Options {
-	return verify.Options{Cases: ids, Profile: "official", Busy: checker.BusyFinal, Strict: true}
+// official is cases that hold clients to all that spec/rules.md says.
+func official(t *testing.T, ids []string) *verify.Bubble {
+	t.Helper()
+	b, err := verify.NewBubble(verify.Options{Cases: ids, Profile: "official", Busy: checker.BusyFinal, Strict: true}, synctest.Wait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // few is a workload of few cases.
@@ -114,7 +116,7 @@ var verdictOf = map[checker.Severity]checker.Verdict{
 func TestMutants(t *testing.T) {
 	for _, dialect := range dialects {
 		quick, smoke := telling(t, dialect)
-		o := official(slices.Concat(quick, smoke))
+		b := official(t, slices.Concat(quick, smoke))
 		for _, d := range wrongclient.Defects() {
 			if !slices.Contains(d.Dialects, dialect) {
 				continue
@@ -122,23 +124,23 @@ func TestMutants(t *testing.T) {
 			t.Run(dialect+"/"+d.Name, func(t *testing.T) {
 				t.Parallel()
 				if slices.Contains(frozen, d.Name) {
-					isFrozen(t, dialect, d.Name)
+					isFrozen(t, b, d.Name)
 					return
 				}
-				caught(t, o, d)
+				caught(t, b, d)
 			})
 		}
 	}
 }
 
-func caught(t *testing.T, o verify.Options, d wrongclient.Defect) {
+func caught(t *testing.T, b *verify.Bubble, d wrongclient.Defect) {
 	rule, _ := checker.RuleByID(d.Rule)
 	severity := rule.Severity
 	if s, ok := milder[d.Name]; ok {
 		severity = s
 	}
 	cases, shown := 0, false
-	run(t, o, wrong(d.Name), func(res verify.CaseResult) bool {
+	run(t, b, b.Cases(), d.Name, func(res verify.CaseResult) bool {
 		cases++
 		if shown = breaks(res, d.Rule, severity); shown && !graver(res.Verdict, verdictOf[severity]) {
 			t.Errorf("%s breaks %s (%s), and the case is %s", res.Case.ID, d.Rule, severity, res.Verdict)
@@ -157,8 +159,9 @@ func graver(v, than checker.Verdict) bool {
 }
 
 // isFrozen: what stops a client is skipped with the reason and a way to see it.
-func isFrozen(t *testing.T, dialect, name string) {
-	run(t, official([]string{dialect + "/frozen/none"}), wrong(name), func(res verify.CaseResult) bool {
+func isFrozen(t *testing.T, b *verify.Bubble, name string) {
+	i := slices.IndexFunc(b.Cases(), func(c verify.Case) bool { return c.ID.Workload == "frozen" })
+	run(t, b, b.Cases()[i:i+1], name, func(res verify.CaseResult) bool {
 		if res.Verdict != checker.Skipped || !strings.Contains(res.Reason, "tornwire verify -- ADAPTER shows it") {
 			t.Errorf("%s: %s %s", res.Case.ID, res.Verdict, res.Reason)
 		}
@@ -171,27 +174,28 @@ func isFrozen(t *testing.T, dialect, name string) {
 func TestRight(t *testing.T) {
 	for _, dialect := range dialects {
 		quick, smoke := telling(t, dialect)
+		b := official(t, slices.Concat(quick, smoke))
 		for i, name := range append([]string{""}, wrongclient.Odd()...) {
-			ids := slices.Clone(quick)
-			for n, id := range smoke {
+			cases := slices.Clone(b.Cases()[:len(quick)])
+			for n, c := range b.Cases()[len(quick):] {
 				if name == "" || n%parts == i%parts {
-					ids = append(ids, id)
+					cases = append(cases, c)
 				}
 			}
 			t.Run(dialect+"/right/"+name, func(t *testing.T) {
 				t.Parallel()
-				safe(t, official(ids), name)
+				safe(t, b, cases, name)
 			})
 		}
 	}
 }
 
 // parts of the smoke sweep; an odd client runs one of them.
-const parts = 7
+const parts = 20
 
-func safe(t *testing.T, o verify.Options, name string) {
+func safe(t *testing.T, b *verify.Bubble, cases []verify.Case, name string) {
 	ran := 0
-	run(t, o, wrong(name), func(res verify.CaseResult) bool {
+	run(t, b, cases, name, func(res verify.CaseResult) bool {
 		if res.Verdict == checker.Safe {
 			ran++
 		}
@@ -200,8 +204,8 @@ func safe(t *testing.T, o verify.Options, name string) {
 		}
 		return true
 	})
-	if ran*10 < len(o.Cases)*9 {
-		t.Errorf("%d of %d cases were run", ran, len(o.Cases))
+	if ran*10 < len(cases)*9 {
+		t.Errorf("%d of %d cases were run", ran, len(cases))
 	}
 }
 
@@ -218,8 +222,9 @@ func TestResendPartial(t *testing.T) {
 					ids = append(ids, fmt.Sprintf("%s/single/c2s.A.1@%d:%s", dialect, k, fault))
 				}
 			}
-			safe(t, official(ids), "")
-			run(t, official(ids), wrong(d.Name), func(res verify.CaseResult) bool {
+			b := official(t, ids)
+			safe(t, b, b.Cases(), "")
+			run(t, b, b.Cases(), d.Name, func(res verify.CaseResult) bool {
 				k := res.Case.ID.Offset
 				cut := k > 0 && res.Case.ID.Fault == "truncate-rst"
 				if cut && (!breaks(res, d.Rule, "") || res.Verdict != checker.Nonconforming) {
