@@ -76,6 +76,7 @@ func (s *session) write() {
 // send registers r and writes it. From the moment that Write is called, r may
 // have been sent, whatever Write says (spec/ticketing.md §3.1).
 func (s *session) send(r *request) {
+	s.c.queue(r) // behind what the reading goroutine hears in this moment
 	s.c.mu.Lock()
 	frame, err := s.register(r)
 	if err != nil && !r.dropped {
