@@ -3,7 +3,7 @@ package verify
 // nearShows lists the cases that show a defect of its list.
 func nearShows(defect, dialect string) []string {
 	switch defect {
-	case "owner-halved", "key-caseless", "key-prefix", "refusal-by-key", "answer-by-key", "answer-by-token":
+	case "owner-halved", "key-caseless", "key-prefix", "refusal-by-key", "answer-by-key", "answer-by-token", "op-blind":
 		return []string{dialect + "/near-miss/none"}
 	case "token-clamped", "token-text":
 		return []string{dialect + "/contended/none"}

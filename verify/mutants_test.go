@@ -61,12 +61,6 @@ func shows(defect, dialect string) []string {
 		return ids
 	case "key-only":
 		return append(cuts(dialect, "single", "s2c.A.1", []int{0}, "inject-stray"), cuts(dialect, "stray-reply", "s2c.keepalive.1", []int{0}, "inject-stray")...)
-	case "op-blind":
-		var ids []string
-		for _, w := range []string{"single", "keep-alive"} {
-			ids = append(ids, cuts(dialect, w, "s2c.R.1", []int{0}, "inject-stray")...)
-		}
-		return ids
 	case "owner-constant", "zero-as-one":
 		return []string{dialect + "/immediate/none"}
 	case "owner-restarts":

@@ -44,7 +44,7 @@ const (
 	nearPause = 150 * time.Millisecond
 )
 
-// wrongAnswers are those to releases: for another token, and for another key.
+// wrongAnswers are those to releases: for another token, for another key, and T.
 var wrongAnswers = []struct {
 	client, op string
 	differ     uint64 // from the token, in bits
@@ -54,6 +54,7 @@ var wrongAnswers = []struct {
 	{"near-done", "R", 1, ""},
 	{"near-not-2", "N", 0, "x"},
 	{"near-done-2", "R", 0, "x"},
+	{"near-op", "T", 0, ""}, // whose owner is the token
 }
 
 func missKey(i int) string { return nearKey + string(rune('a'+i)) }
@@ -64,7 +65,7 @@ var nearMiss = &Workload{
 	Needs: "answers that are nearly right",
 	Sentence: "nine clients that wait for held keys get grants whose owner differs in a bit or in a half, or whose key differs in its case or by a letter, " +
 		"and a T and a B for another owner; then the keys become free, and each asks for another; " +
-		"four clients' releases are answered N and R for another token, and for another key",
+		"five clients' releases are answered N and R for another token, N and R for another key, and T with the token for its owner",
 	Dialects: []string{dialectCurrent},
 	Only:     unswept,
 	Exchange: func(g *frames.Grammar) []Expected {
@@ -126,7 +127,8 @@ func nearSteps(g *frames.Grammar) []stub.Step {
 	}
 	for _, a := range wrongAnswers {
 		steps = append(steps, stub.Step{Op: "R", Key: a.client, Nth: 1, Pause: nearPause, Write: func(f stub.Frame) []byte {
-			return mustMessage(g, a.op, a.client+a.key, 0, f.Uint("token")^a.differ)
+			token := f.Uint("token") ^ a.differ
+			return mustMessage(g, a.op, a.client+a.key, token, token)
 		}})
 	}
 	return steps
