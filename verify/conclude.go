@@ -109,7 +109,9 @@ func (r *Report) conclude() {
 		return slices.ContainsFunc(r.Results, func(c Result) bool { return c.Verdict == v }) ||
 			slices.ContainsFunc(r.Sanity, func(c SanityResult) bool { return c.Verdict == v })
 	}
-	r.Interrupted = r.endless || r.fatal == 0 && !r.insane && len(r.Results) < r.Cases.Total
+	r.countFlaky()
+	partly := slices.ContainsFunc(r.Results, func(c Result) bool { return c.Runs > 0 && c.Runs < r.Selection.Repeat })
+	r.Interrupted = r.endless || r.fatal == 0 && !r.insane && (partly || len(r.Results) < r.Cases.Total)
 	r.Cases.NotRun = r.Cases.Total - len(r.Results)
 	switch {
 	case worst(checker.Unsafe):

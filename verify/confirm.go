@@ -94,7 +94,9 @@ func certainRules(findings []checker.Finding) []string {
 func (r *Report) shown(list []Finding) []Finding {
 	rank := func(f Finding) int {
 		switch {
-		case f.Replayed == 0:
+		case f.Runs > 0 && f.Found < f.Runs:
+			return 1
+		case f.Replayed == 0 && f.Runs == 0:
 			return 2
 		case f.Reproduced == f.Replayed:
 			return 0

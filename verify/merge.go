@@ -23,6 +23,7 @@ type Selection struct {
 	Faults      []string      `json:"faults,omitempty"`
 	Rules       []string      `json:"rules,omitempty"`
 	Cases       []string      `json:"cases,omitempty"`
+	Repeat      int           `json:"repeat,omitempty"` // how often each case is run, if not once
 	Grace       time.Duration `json:"grace_ns"`
 	Tolerance   time.Duration `json:"tolerance_ns"`
 	Strict      bool          `json:"strict"`
@@ -44,6 +45,7 @@ type Part struct {
 	Server   string      `json:"server_view,omitempty"`
 	Fencing  int         `json:"needs_fencing,omitempty"`
 	Fenced   []string    `json:"fenced,omitempty"`
+	Shows    [][]int     `json:"shows,omitempty"` // by finding: in which runs of the case it was there
 }
 
 func (p *Plan) selection() Selection {
@@ -51,6 +53,9 @@ func (p *Plan) selection() Selection {
 		Sweep: p.Sweep, Workloads: p.Workloads, Faults: p.Faults, Rules: p.Rules, Cases: p.Options.Cases, Strict: p.Strict,
 		Grace: checker.DefaultGrace, Tolerance: checker.DefaultTolerance, Upstream: p.Upstream, SecretFile: p.SecretFile,
 		ClosedWorld: p.ClosedWorld, KeyPrefix: p.KeyPrefix, Command: p.Command,
+	}
+	if p.Repeat > 1 {
+		s.Repeat = p.Repeat
 	}
 	if p.Grace != nil {
 		s.Grace = *p.Grace
@@ -69,7 +74,7 @@ func (p *Plan) selection() Selection {
 }
 
 func partOf(c CaseResult) *Part {
-	p := &Part{Checked: c.Checked, Fencing: c.Fencing, Fenced: c.Fenced}
+	p := &Part{Checked: c.Checked, Fencing: c.Fencing, Fenced: c.Fenced, Shows: c.shows}
 	for _, o := range c.Outcomes {
 		p.Outcomes = append(p.Outcomes, [2]string{o.word, o.raw})
 	}
@@ -201,6 +206,7 @@ func planOf(r *Report) (*Plan, error) {
 		Dialect: r.Dialect, Workloads: s.Workloads, Faults: s.Faults, Rules: s.Rules, Cases: s.Cases, Sweep: s.Sweep, Seed: r.Seed,
 		Profile: r.Profile, Busy: r.Busy, Grace: &s.Grace, Tolerance: &s.Tolerance, Strict: s.Strict, Command: s.Command, Version: r.Version,
 		Upstream: s.Upstream, SecretFile: s.SecretFile, ClosedWorld: s.ClosedWorld, KeyPrefix: s.KeyPrefix,
+		Repeat: s.Repeat,
 	}
 	p, err := NewPlan(o)
 	if err != nil {
@@ -328,6 +334,10 @@ func restored(c Case, res Result, findings []Finding) (CaseResult, error) {
 	}
 	if res.Part == nil {
 		return back, errors.New("what a shard says of it is not there")
+	}
+	back.runs, back.shows = res.Runs, res.Part.Shows
+	if back.runs < 0 || back.runs > MaxRepeat || back.runs > 0 && len(back.shows) != len(back.Findings) {
+		return back, errors.New("what it says of its runs is wrong")
 	}
 	back.Checked, back.Fencing, back.Fenced = res.Part.Checked, res.Part.Fencing, res.Part.Fenced
 	for _, o := range res.Part.Outcomes {

@@ -29,6 +29,9 @@ func (r *runner) controls(ctx context.Context) <-chan *Workload {
 			c := Case{ID: CaseID{Dialect: r.p.Dialect, Workload: w.ID, Fault: NoFault}, Workload: w}
 			res := CaseResult{Case: c, Verdict: checker.Skipped, Reason: w.bound()}
 			if r.staging == nil || w.Anywhere {
+				if listed[w] {
+					c = r.p.first(c)
+				}
 				res = r.runNow(ctx, c)
 			}
 			kept := res
@@ -43,6 +46,7 @@ func (r *runner) controls(ctx context.Context) <-chan *Workload {
 				r.report.sanity(whenControl, res)
 			}
 			over <- w
+			wg.Go(func() { r.more(ctx, c) })
 		})
 	}
 	go func() {
@@ -50,6 +54,18 @@ func (r *runner) controls(ctx context.Context) <-chan *Workload {
 		close(over)
 	}()
 	return over
+}
+
+// more does the further runs of a case, one after the other.
+func (r *runner) more(ctx context.Context, c Case) {
+	for {
+		next, ok := r.p.next(c)
+		if !ok || ctx.Err() != nil {
+			return
+		}
+		r.done(r.runNow(ctx, next))
+		c = next
+	}
 }
 
 // controlOf returns a workload's run without a fault; it is over before any case
@@ -86,7 +102,11 @@ func (r *runner) sweep(ctx context.Context, over <-chan *Workload) {
 			}
 		}
 		c := todo[0]
-		todo = todo[1:]
+		if next, ok := r.p.next(c); ok {
+			todo[0] = next
+		} else {
+			todo = todo[1:]
+		}
 		r.p.Record.room(ctx)
 		if !r.pulse.enter(ctx) {
 			for range over { // the controls end with ctx
@@ -116,7 +136,7 @@ func (r *runner) possible(w *Workload) []Case {
 			r.done(CaseResult{Case: c, Verdict: v, Reason: why})
 			continue
 		}
-		out = append(out, c)
+		out = append(out, r.p.first(c))
 	}
 	return out
 }

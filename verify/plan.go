@@ -38,6 +38,7 @@ type Options struct {
 	Seed      uint64        // of everything random
 	Parallel  int           // cases in flight, 1 to MaxParallel; 0: from the descriptor limit
 	Shard     *Shard        // which part of the cases is run; nil: all
+	Repeat    int           // how often each case is run, 1 to MaxRepeat; 0: once
 	Adapters  int           // among which the cases are spread, 1 to MaxAdapters; 0: 1
 	Timeout   time.Duration // per case; 0: DefaultTimeout
 	Profile   string        // "any" or "official"; "": any
@@ -82,6 +83,7 @@ type Case struct {
 	ID       CaseID
 	Workload *Workload
 	Frame    Expected // that the fault acts on; zero without one
+	rep      int      // which of its runs this is, from 1; 0: its only one
 }
 
 // Plan is a checked list of cases.
@@ -312,6 +314,9 @@ func (p *Plan) checkNumbers() error {
 		return usagef("--adapters is %d, not 1 to %d", p.Adapters, MaxAdapters)
 	}
 	p.Adapters = max(p.Adapters, 1)
+	if p.Repeat < 0 || p.Repeat > MaxRepeat {
+		return usagef("--repeat is %d, not 1 to %d", p.Repeat, MaxRepeat)
+	}
 	if p.Parallel == 0 {
 		p.Parallel, p.descriptors = defaultParallel()
 		if p.Upstream != "" && p.Parallel > stagingParallel {

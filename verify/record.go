@@ -71,6 +71,7 @@ type manifest struct {
 	Named     []string `json:"named,omitempty"`
 	Shard     *Shard   `json:"shard,omitempty"`
 	Whole     int      `json:"whole,omitempty"`
+	Repeat    int      `json:"repeat,omitempty"` // how often each case was run
 }
 
 // When a recorded run of a case was made. A replay is one that confirms a finding.
@@ -87,6 +88,7 @@ const (
 type resultLine struct {
 	When     string          `json:"when,omitempty"`
 	Case     string          `json:"case,omitempty"`
+	Run      int             `json:"run,omitempty"`  // which of several runs of the case
 	File     string          `json:"file,omitempty"` // its history, if there is one
 	Events   int             `json:"events,omitempty"`
 	Judged   bool            `json:"judged"` // the verdict is the checker's; else Reason says why there is none
@@ -286,11 +288,11 @@ func (w *Record) write(j job) error {
 func (w *Record) lineOf(j job) resultLine {
 	c := resultOf(j.res)
 	l := resultLine{
-		When: j.when, Case: c.Case, Judged: j.res.judged != nil, Verdict: c.Verdict, Reason: c.Reason, Fired: c.Fired,
+		When: j.when, Case: c.Case, Run: j.res.Case.rep, Judged: j.res.judged != nil, Verdict: c.Verdict, Reason: c.Reason, Fired: c.Fired,
 		Repeated: c.Repeated, Seconds: c.Seconds, Checked: j.res.Checked, Events: len(j.res.events),
 	}
 	if j.res.events != nil {
-		nth := 0
+		nth := j.res.Case.rep
 		if j.when == whenReplay {
 			w.replayed[j.res.Case.ID]++
 			nth = w.replayed[j.res.Case.ID]
@@ -313,6 +315,9 @@ func historyFile(id CaseID, when string, nth int) string {
 	name := strings.ReplaceAll(rest, ":", ".")
 	switch when {
 	case whenCase:
+		if nth > 1 {
+			name += fmt.Sprintf(".run%d", nth)
+		}
 	case whenReplay:
 		name += fmt.Sprintf(".%s%d", when, nth)
 	default:

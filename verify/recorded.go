@@ -119,6 +119,9 @@ func (rec *Recorded) readManifest(data []byte) error {
 	if err := plan.checkWords(); err != nil {
 		return usagef("%s: %s", name, err)
 	}
+	if n := rec.from.Repeat; n < 0 || n > MaxRepeat {
+		return usagef("%s: each case is run %d times, not 1 to %d", name, n, MaxRepeat)
+	}
 	if n := len(rec.from.KeyPrefix); n > MaxKeyPrefix {
 		return usagef("%s: the prefix of its keys has %d bytes, over %d", name, n, MaxKeyPrefix)
 	}
@@ -166,9 +169,9 @@ func (rec *Recorded) readResults() error {
 		return usagef("cannot read the record: %s", err)
 	}
 	defer f.Close()
-	had := map[string]bool{}
+	had := map[string][]int{} // runs
 	for _, c := range rec.cases {
-		had[c.ID.String()] = false
+		had[c.ID.String()] = nil
 	}
 	r := bufio.NewReaderSize(f, 64<<10)
 	for n := 1; ; n++ {
@@ -198,13 +201,14 @@ func (rec *Recorded) readResults() error {
 			return usagef("%s:%d: %s", name, n, err)
 		}
 		if l.When == whenCase {
-			switch seen, ok := had[l.Case]; {
+			runs, ok := had[l.Case]
+			switch {
 			case !ok:
 				return usagef("%s:%d: case %s is not among those of the manifest", name, n, l.Case)
-			case seen:
+			case slices.Contains(runs, l.Run):
 				return usagef("%s:%d: case %s is there twice", name, n, l.Case)
 			}
-			had[l.Case] = true
+			had[l.Case] = append(runs, l.Run)
 		}
 		rec.lines = append(rec.lines, l)
 	}
@@ -243,6 +247,9 @@ func (rec *Recorded) fits(l resultLine) error {
 	if !slices.Contains(verdicts, l.Verdict) {
 		return fmt.Errorf("unknown verdict %q", l.Verdict)
 	}
+	if repeat := max(rec.from.Repeat, 1); l.Run < 0 || l.Run > 0 && (repeat == 1 || l.Run > repeat || l.When != whenCase) {
+		return fmt.Errorf("run %d of a case that is run %d times", l.Run, repeat)
+	}
 	if l.Judged && l.File == "" {
 		return errors.New("a case that was judged has no history")
 	}
@@ -271,15 +278,25 @@ func (rec *Recorded) Check(ctx context.Context, o CheckOptions) (*Report, error)
 	} else if e != nil && e.Fatal != 0 {
 		report.fatally(e.Fatal, e.Reason)
 	}
+	runs := gather{}
 	for i, res := range results {
 		switch when := rec.lines[i].When; when {
 		case whenCase:
-			report.add(res)
+			last := true
+			if res.Case.rep > 0 {
+				res, last = runs.add(res, p.Repeat)
+			}
+			if last {
+				report.add(res)
+			}
 		case whenReplay:
 			report.replayed(res)
 		default:
 			report.sanity(when, res)
 		}
+	}
+	for _, res := range runs.rest(p) {
+		report.add(res)
 	}
 	var elapsed time.Duration
 	restarts := 0
@@ -328,6 +345,7 @@ func (rec *Recorded) plan(o CheckOptions) (*Plan, error) {
 	}
 	p.Cases, p.descriptors = rec.cases, m.Limit
 	p.Workloads, p.Faults, p.Options.Cases, p.Shard, p.whole = m.Workloads, m.Faults, m.Named, m.Shard, m.Whole
+	p.Repeat = m.Repeat
 	if len(o.Rules) == 0 {
 		p.Rules = m.Rules
 	}
@@ -357,6 +375,7 @@ func (rec *Recorded) judge(ctx context.Context, p *Plan) ([]CaseResult, error) {
 					c.ID, _ = ParseCaseID(rec.lines[i].Case)
 					c.Workload, _ = WorkloadByID(c.ID.Workload)
 				}
+				c.rep = rec.lines[i].Run
 				results[i], problems[i] = rec.again(root, rec.lines[i], c, p)
 			}
 		})
@@ -435,7 +454,7 @@ func (l resultLine) ownsFile() bool {
 		return false
 	}
 	if l.When != whenReplay {
-		return l.File == historyFile(id, l.When, 0)
+		return l.File == historyFile(id, l.When, l.Run)
 	}
 	for n := 1; n <= 2*replays; n++ {
 		if l.File == historyFile(id, l.When, n) {

@@ -14,6 +14,9 @@ func (p *Plan) replay(id CaseID) string {
 		words = append(words, "--dialect", id.Dialect, "--workload", workloads[0].ID, "--fault", NoFault)
 	} else {
 		words = append(words, "--case", id.String())
+		if p.Repeat > 1 {
+			words = append(words, "--repeat", strconv.Itoa(p.Repeat))
+		}
 	}
 	if p.Seed != DefaultSeed {
 		words = append(words, "--seed", strconv.FormatUint(p.Seed, 10))

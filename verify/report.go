@@ -28,6 +28,7 @@ type Report struct {
 	Interrupted bool            `json:"interrupted"`
 	Restarts    int             `json:"adapter_restarts"`
 	Cases       Counts          `json:"cases"`
+	Flaky       int             `json:"flaky,omitempty"` // cases that failed in some of their runs only
 	Fencing     int             `json:"needs_fencing"`
 	Fenced      []string        `json:"fenced"` // the entries counted there: both holders and tokens
 	Coverage    Coverage        `json:"coverage"`
@@ -137,8 +138,12 @@ type Result struct {
 	Fired    bool            `json:"fired"`
 	Reason   string          `json:"reason"`
 	Repeated int             `json:"repeated,omitempty"`
-	Seconds  float64         `json:"seconds"`        // that its last try took
-	Part     *Part           `json:"part,omitempty"` // in the report of a shard
+	Seconds  float64         `json:"seconds"` // that its last try took
+	// Runs is how often the case was run, where that is more than once, and Found in how
+	// many of these runs it broke a rule for certain: its flake score.
+	Runs  int   `json:"runs,omitempty"`
+	Found int   `json:"found,omitempty"`
+	Part  *Part `json:"part,omitempty"` // in the report of a shard
 }
 
 // SanityResult is the verdict of a run without a fault that is no case of the
@@ -162,6 +167,9 @@ type Finding struct {
 	// text report shows are run again.
 	Replayed   int `json:"replayed,omitempty"`
 	Reproduced int `json:"reproduced,omitempty"`
+	// Runs and Found are those of Result, of this finding.
+	Runs  int `json:"runs,omitempty"`
+	Found int `json:"found,omitempty"`
 }
 
 func newReport(p *Plan) *Report {
@@ -265,7 +273,7 @@ func (r *Report) result(c CaseResult) Result {
 }
 
 func resultOf(c CaseResult) Result {
-	return Result{Case: c.Case.ID.String(), Verdict: c.Verdict, Fired: c.Fired, Reason: c.Reason, Repeated: c.Repeated, Seconds: math.Round(c.took.Seconds()*1000) / 1000}
+	return Result{Runs: c.runs, Found: c.found(), Case: c.Case.ID.String(), Verdict: c.Verdict, Fired: c.Fired, Reason: c.Reason, Repeated: c.Repeated, Seconds: math.Round(c.took.Seconds()*1000) / 1000}
 }
 
 // add adds a case of the plan, and returns its verdict without what is accepted.
@@ -321,6 +329,9 @@ func (r *Report) take(c CaseResult) {
 	}
 	for i, f := range c.Findings {
 		out := Finding{Case: c.Case.ID.String(), Finding: f, Class: classOf(c.Case.ID), Replay: r.plan.replay(c.Case.ID)}
+		if c.runs > 0 {
+			out.Runs, out.Found = c.runs, len(c.shows[i])
+		}
 		if c.isAccepted(i) {
 			out.Accepted = c.accepted[i]
 		}

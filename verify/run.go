@@ -46,6 +46,8 @@ type CaseResult struct {
 	events     []history.Event // only until they are recorded
 	accepted   []string        // by finding: why the baseline accepts it; nil: it accepts none
 	judged     *checker.Policy // by which it has its verdict; nil: Reason says why it has none
+	runs       int             // of the case, of which this is the sum; 0: it is one
+	shows      [][]int         // by finding: in which of the runs it was there, from 1
 }
 
 type outcome struct{ word, raw string }
@@ -63,6 +65,7 @@ type runner struct {
 
 	mu       sync.Mutex
 	control  map[string]CaseResult // by workload: its run without a fault
+	runs     gather                // of cases that are run several times
 	progress Progress
 	onStep   func(Progress)
 	report   *Report
@@ -72,7 +75,7 @@ type runner struct {
 // Run runs a plan and returns its report; the report is complete also when ctx
 // was cancelled half-way. onStep, if not nil, is told of every finished case.
 func Run(ctx context.Context, p *Plan, onStep func(Progress)) *Report {
-	r := &runner{p: p, started: time.Now(), watch: startWatch(), onStep: onStep, report: newReport(p), control: map[string]CaseResult{}}
+	r := &runner{p: p, started: time.Now(), watch: startWatch(), onStep: onStep, report: newReport(p), control: map[string]CaseResult{}, runs: gather{}}
 	r.pool = newAdapters(p.Adapters, p.Start, p.Dialect)
 	r.pulse = newPulse(p.Parallel, r.pool.strain)
 	var cancel context.CancelFunc
@@ -129,7 +132,10 @@ func (r *runner) run(ctx context.Context) {
 	}
 	r.watch.enter(phaseCases)
 	r.sweep(ctx, r.controls(ctx))
-	if len(r.p.Options.Cases) == 0 {
+	for _, res := range r.runs.rest(r.p) {
+		r.count(res)
+	}
+	if len(r.p.Options.Cases) == 0 && r.p.Repeat < 2 {
 		r.watch.enter("replays")
 		r.confirm(ctx)
 	}
@@ -171,7 +177,7 @@ func (r *runner) begin() {
 		Schema: recordSchema, Tool: "tornwire", Version: r.p.Version, Client: r.report.Client, Sweep: r.p.Sweep, Seed: r.p.Seed,
 		Strict: r.p.Strict, Command: r.p.Command, Policy: r.policy, Limit: r.p.descriptors, Baseline: r.p.Baseline,
 		Upstream: r.p.Upstream, SecretFile: r.p.SecretFile, KeyPrefix: r.p.KeyPrefix,
-		Workloads: r.p.Workloads, Faults: r.p.Faults, Rules: r.p.Rules, Named: r.p.Options.Cases, Shard: r.p.Shard, Whole: r.p.whole,
+		Workloads: r.p.Workloads, Faults: r.p.Faults, Rules: r.p.Rules, Named: r.p.Options.Cases, Shard: r.p.Shard, Whole: r.p.whole, Repeat: r.p.Repeat,
 	}
 	if m.Policy.Dialect == "" {
 		m.Policy = checker.Policy{
@@ -200,12 +206,26 @@ func (r *runner) record(when string, res *CaseResult) {
 	res.events = nil
 }
 
-// done puts a result into the report.
+// done records a run of a case, and puts the case into the report when that was its last.
 func (r *runner) done(res CaseResult) {
 	if res.notRun {
 		return
 	}
 	r.record(whenCase, &res)
+	if res.Case.rep > 0 {
+		r.mu.Lock()
+		all, last := r.runs.add(res, r.p.Repeat)
+		r.mu.Unlock()
+		if !last {
+			return
+		}
+		res = all
+	}
+	r.count(res)
+}
+
+// count puts a case into the report.
+func (r *runner) count(res CaseResult) {
 	verdict := r.report.add(res)
 	r.mu.Lock()
 	r.progress.Done++

@@ -22,11 +22,18 @@ func idHash(id CaseID) uint64 {
 	return h.Sum64()
 }
 
+// randomOf is where what is random in a run of a case comes from: the seed, the id of the
+// case and which of its runs this is.
+func randomOf(seed uint64, c Case) *rand.Rand {
+	const apart = 0x9e3779b97f4a7c15
+	return rand.New(rand.NewPCG(seed, idHash(c.ID)+uint64(max(c.rep-1, 0))*apart))
+}
+
 // embed makes the case's own server, in front of it what scripts it, and lets the
 // proxy dial there. The function returned starts them.
 func (r *caseRun) embed(cfg *proxy.Config, seed uint64) (serve func(), err error) {
 	id, w := r.id, r.of.Workload
-	random := rand.New(rand.NewPCG(seed, idHash(id)))
+	random := randomOf(seed, r.of)
 	var rmu sync.Mutex
 	scfg := server.Config{
 		Dialect: id.Dialect, FirstToken: w.FirstToken, QueueLimit: w.QueueLimit, PrefaceTimeout: prefaceLimit,

@@ -22,9 +22,14 @@ var signs = map[checker.Verdict]string{
 // coverage.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "client %s, dialect %s, profile %s, busy %s, seed %d\n", orNone(r.Client), r.Dialect, r.Profile, r.Busy, r.Seed)
+	fmt.Fprintf(&b, "client %s, dialect %s, profile %s, busy %s, seed %d", orNone(r.Client), r.Dialect, r.Profile, r.Busy, r.Seed)
+	if n := r.Selection.Repeat; n > 1 {
+		fmt.Fprintf(&b, ", each case %d times", n)
+	}
+	b.WriteByte('\n')
 	r.textFindings(&b)
 	r.textBaseline(&b)
+	r.textFlaky(&b)
 	r.textDoubts(&b)
 	r.textOutcomes(&b)
 	if r.Fencing > 0 {
@@ -116,6 +121,9 @@ func textFinding(b *strings.Builder, f Finding, whole bool) {
 	}
 	if f.Replayed > 0 {
 		fmt.Fprintf(b, "    replayed %d times, found again %d times\n", f.Replayed, f.Reproduced)
+	}
+	if f.Runs > 0 {
+		fmt.Fprintf(b, "    found in %d of %d runs of the case\n", f.Found, f.Runs)
 	}
 	if f.Replay != "" {
 		fmt.Fprintf(b, "    replay: %s\n", f.Replay)

@@ -41,6 +41,7 @@ func verifyCommand() *cobra.Command {
 			"  tornwire verify --workload single --fault truncate\n" +
 			"  tornwire verify --case ticketing/single/s2c.A.1@25:truncate-fin\n" +
 			"  tornwire verify --dialect ticketing-v0 --report json=report.json -- node adapters/saro-ticketing/adapter.mjs\n" +
+			"  tornwire verify --case ticketing/single/s2c.A.1@25:truncate-fin --repeat 20\n" +
 			"  tornwire verify --shard 2/4 --report json=shard-2.json -- node adapter.mjs\n" +
 			"  tornwire verify --upstream staging.example:7000 --secret-file secret.txt --workload single,server-probe",
 		RunE: f.run,
@@ -56,6 +57,7 @@ func verifyCommand() *cobra.Command {
 	fs.Uint64Var(&f.opts.Seed, "seed", verify.DefaultSeed, "seed of everything random")
 	fs.IntVar(&f.opts.Parallel, "parallel", 0, fmt.Sprintf("cases in flight, 1 to %d (default: from the descriptor limit, at most 1024)", verify.MaxParallel))
 	fs.StringVar(&f.shard, "shard", "", "run only the cases that fall to shard `I/N` by the hash of their ids; auto or auto/N takes what is left out from CI_NODE_INDEX and CI_NODE_TOTAL, or from JOB_COMPLETION_INDEX; tornwire merge joins the reports")
+	fs.IntVar(&f.opts.Repeat, "repeat", 1, fmt.Sprintf("run each case so many times, 1 to %d, and say of a case that fails in how many of them", verify.MaxRepeat))
 	fs.IntVar(&f.opts.Adapters, "adapters", 1, fmt.Sprintf("adapters that run side by side, 1 to %d: for one that can use one processor only", verify.MaxAdapters))
 	fs.DurationVar(&f.opts.Timeout, "timeout", verify.DefaultTimeout, "time limit of one case, 1s to 1h")
 	fs.StringVar(&f.opts.Profile, "profile", "", "any or official: whether clauses for official clients are held against this one (default any; official without an adapter)")
@@ -89,6 +91,9 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if cmd.Flags().Changed("adapters") && f.opts.Adapters < 1 {
 		return usagef("--adapters is %d, not 1 to %d", f.opts.Adapters, verify.MaxAdapters)
+	}
+	if cmd.Flags().Changed("repeat") && f.opts.Repeat < 1 {
+		return usagef("--repeat is %d, not 1 to %d", f.opts.Repeat, verify.MaxRepeat)
 	}
 	if cmd.Flags().Changed("timeout") && f.opts.Timeout == 0 {
 		return usagef("--timeout is 0s, not 1s to 1h")
