@@ -60,7 +60,7 @@ const caseForm = "dialect/workload/direction.op.nth@offset:fault"
 // ParseCaseID reads an id. It checks the form only, not whether there is such a
 // case.
 func ParseCaseID(s string) (CaseID, error) {
-	parts := strings.Split(s, "/")
+	parts := caseParts(s)
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" {
 		return CaseID{}, fmt.Errorf("case id %q is not of the form %s", s, caseForm)
 	}
@@ -80,6 +80,19 @@ func ParseCaseID(s string) (CaseID, error) {
 		return CaseID{}, fmt.Errorf("case id %q: %w", s, err)
 	}
 	return id, nil
+}
+
+// caseParts splits an id. The story of a workload may have any key in it.
+func caseParts(s string) []string {
+	open, end := strings.IndexByte(s, '['), strings.LastIndexByte(s, ']')
+	if open < 0 || end < open {
+		return strings.Split(s, "/")
+	}
+	parts := strings.Split(s[:open], "/")
+	parts[len(parts)-1] += s[open : end+1]
+	rest := strings.Split(s[end+1:], "/")
+	parts[len(parts)-1] += rest[0]
+	return append(parts, rest[1:]...)
 }
 
 func parseFrameID(s string) (FrameID, error) {

@@ -181,6 +181,12 @@ func (p *Plan) pickCases() error {
 			return usagef("%s%s", err, p.nearest(s))
 		}
 		c, ok := known[id]
+		if _, _, tells := splitStory(id.Workload); tells {
+			if c, err = storyCase(p.Grammar, id); err != nil {
+				return usagef("there is no case %q: %s", s, err)
+			}
+			id, ok = c.ID, true
+		}
 		if !ok {
 			return usagef("there is no case %q: %s%s", s, p.whyNot(id, list), p.nearest(s))
 		}

@@ -135,6 +135,10 @@ func (rec *Recorded) readManifest(data []byte) error {
 			return usagef("%s: %s", name, err)
 		}
 		c, ok := known[id]
+		if _, _, tells := splitStory(id.Workload); tells {
+			c, err = storyCase(plan.Grammar, id)
+			ok = err == nil
+		}
 		if !ok {
 			return usagef("%s: this tornwire (%s) has no case %q; tornwire %s wrote the record", name, plan.Dialect, s, rec.Version)
 		}

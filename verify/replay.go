@@ -13,7 +13,7 @@ func (p *Plan) replay(id CaseID) string {
 	if id.Workload == sanity.ID {
 		words = append(words, "--dialect", id.Dialect, "--workload", workloads[0].ID, "--fault", NoFault)
 	} else {
-		words = append(words, "--case", id.String())
+		words = append(words, "--case", shellWord(id.String()))
 		if p.Repeat > 1 {
 			words = append(words, "--repeat", strconv.Itoa(p.Repeat))
 		}

@@ -62,6 +62,7 @@ type runner struct {
 	transcribe bool     // what went over the wire is told with each result
 	started    time.Time
 	watch      *stopwatch
+	keep       bool // the histories, for who runs the cases
 
 	mu       sync.Mutex
 	control  map[string]CaseResult // by workload: its run without a fault

@@ -110,12 +110,15 @@ var workloads = slices.Concat([]*Workload{
 	halfClose, keepAlive, reconnect, lateConnect,
 }, strayWorkloads, sessionWorkloads, clusterWorkloads, paceWorkloads, tableWorkloads, nearWorkloads)
 
-// WorkloadByID finds a workload.
+// WorkloadByID finds a workload, also one with a story in its name.
 func WorkloadByID(id string) (*Workload, bool) {
 	for _, w := range append(Workloads(), sanity) {
 		if w.ID == id {
 			return w, true
 		}
+	}
+	if w, _, err := storyByID(id); err == nil {
+		return w, true
 	}
 	return nil, false
 }
