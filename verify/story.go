@@ -282,7 +282,7 @@ func storyFrame(g *frames.Grammar, f FrameID, w *Workload, s story) (Expected, e
 	return x, nil
 }
 
-// run tells the story.
+// run tells the story. At its end it waits for every call, and closes the clients.
 func (s story) run(r *caseRun) {
 	t := &telling{r: r, tokens: map[string]uint64{}, asked: map[string]int{}, waits: map[int]func(){}, settled: map[int]bool{}}
 	for _, x := range s {
@@ -290,6 +290,9 @@ func (s story) run(r *caseRun) {
 			return
 		}
 		t.step(x)
+	}
+	for i, c := range t.calls {
+		t.settle(i+1, c)
 	}
 	for _, name := range t.clients {
 		r.close(name)
