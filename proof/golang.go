@@ -2,7 +2,6 @@ package proof
 
 import (
 	"fmt"
-	"go/format"
 	"strconv"
 	"strings"
 	"time"
@@ -21,16 +20,11 @@ func (golang) binding(c Case) string {
 type object map[string]any
 var adapter, answers, ask = exec.Command(` + strings.Join(words, ", ") + `), map[float64]chan object{}, func(float64, object) object { return nil }
 func connect(addr string) {
-	in, _ := adapter.StdinPipe()
-	out, _ := adapter.StdoutPipe()
-	adapter.Start()
-	go func() {
-		for d, a := json.NewDecoder(out), (object{}); d.Decode(&a) == nil; a = nil { if a["type"] != "started" { lock(func() { answers[a["id"].(float64)] <- a }) } }
-	}()
+	in, _ := adapter.StdinPipe(); out, _ := adapter.StdoutPipe(); adapter.Start()
+	go func() { for d, a := json.NewDecoder(out), (object{}); d.Decode(&a) == nil; a = nil { if a["type"] != "started" { lock(func() { answers[a["id"].(float64)] <- a }) } } }()
 	ask = func(id float64, q object) object {
-		c := make(chan object, 1)
 		q["id"] = id
-		line, _ := json.Marshal(q)
+		c, line := make(chan object, 1), []byte{}; line, _ = json.Marshal(q)
 		lock(func() { answers[id] = c; io.WriteString(in, string(line)+"\n") })
 		return <-c
 	}
@@ -47,7 +41,7 @@ func release(n int) string { return ask(float64(20+n), object{"type": "release",
 func (v golang) text(head, binding string, w *writer, c Case) string {
 	imports, rest := hoisted(binding, func(l string) bool { return strings.HasPrefix(l, "import ") })
 	var b strings.Builder
-	b.WriteString(head + "package proof\n\nimport (\"bufio\"; \"io\"; \"net\"; \"sync\"; \"testing\"; \"time\"")
+	b.WriteString(head + "package proof\nimport (\"bufio\"; \"io\"; \"net\"; \"sync\"; \"testing\"; \"time\"")
 	if w.has(doSend) {
 		b.WriteString("; \"encoding/hex\"; \"strings\"")
 	}
@@ -58,11 +52,11 @@ func (v golang) text(head, binding string, w *writer, c Case) string {
 	}
 	b.WriteString(")\n" + imports)
 	b.WriteString("// The library: connect(addr), acquire(n, key, wait, lease) [2]string{outcome, token}, release(n) outcome; times are seconds.\n")
-	b.WriteString(rest + "// The server says only what the script says.\n")
+	b.WriteString(rest)
 	b.WriteString(`type request struct { c *net.TCPConn; op byte; head []byte; taken bool }
 var ( mu sync.Mutex; seen []*request; told, freed, left = map[int][2]string{}, map[int]string{}, map[net.Conn]bool{} )
 func lock(f func()) { mu.Lock(); defer mu.Unlock(); f() }
-func serve(c *net.TCPConn) {
+func serve(c *net.TCPConn) { // says only what the script below says
 	io.WriteString(c, "tornwire 0000000000000000\n")
 	in := bufio.NewReader(c)
 	in.ReadString('\n') // the digest of secret and nonce
@@ -76,45 +70,29 @@ func until(limit time.Duration, done func() bool) (ok bool) {
 	for end := time.Now().Add(limit); !ok && time.Now().Before(end); time.Sleep(5 * time.Millisecond) { lock(func() { ok = done() }) }
 	return ok
 }
-func fresh(op byte, take bool) (r *request) {
-	for _, x := range seen { if r == nil && x.op == op && !x.taken { r, x.taken = x, take } }
-	return r
-}
+func fresh(op byte, take bool) (r *request) { for _, x := range seen { if r == nil && x.op == op && !x.taken { r, x.taken = x, take } }; return r }
 func want(op byte, limit time.Duration) (r *request) { until(limit, func() bool { r = fresh(op, true); return r != nil }); return r }
 `)
 	if w.has(doSend) {
-		b.WriteString("func send(r *request, text string, from, to int) {\n")
+		owner := "r.head[:0]"
 		if w.owned() {
-			b.WriteString("text = strings.ReplaceAll(text, \"*\", hex.EncodeToString(r.head[2:]))\n")
-		} else {
-			b.WriteString("text = strings.TrimSpace(text)\n")
+			owner = "r.head[2:]"
 		}
-		b.WriteString("b, _ := hex.DecodeString(text)\nr.c.Write(b[from:to])\n}\n")
+		fmt.Fprintf(&b, "func send(r *request, text string, from, to int) { b, _ := hex.DecodeString(strings.ReplaceAll(text, \"*\", hex.EncodeToString(%s))); r.c.Write(b[from:to]) }\n", owner)
 	}
 	b.WriteString("func TestProof(t *testing.T) {\n")
 	b.WriteString("l, _ := net.ListenTCP(\"tcp\", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})\n")
-	b.WriteString("go func() { for c, err := l.AcceptTCP(); err == nil; c, err = l.AcceptTCP() { go serve(c) } }()\n")
+	if w.silent > 0 {
+		fmt.Fprintf(&b, "n := 0 // connection %d never gets ready\n", w.silent)
+		fmt.Fprintf(&b, "go func() { for c, err := l.AcceptTCP(); err == nil; c, err = l.AcceptTCP() { if n++; n != %d { go serve(c) } } }()\n", w.silent)
+	} else {
+		b.WriteString("go func() { for c, err := l.AcceptTCP(); err == nil; c, err = l.AcceptTCP() { go serve(c) } }()\n")
+	}
 	b.WriteString("connect(l.Addr().String())\n")
 	for _, x := range w.lines {
 		b.WriteString(v.line(x, c) + "\n")
 	}
 	b.WriteString("}\n")
-	return tight(b.String())
-}
-
-// tight formats Go source without its empty lines. What the formatter does not read is
-// left as it is: the compiler says better why.
-func tight(src string) string {
-	out, err := format.Source([]byte(src))
-	if err != nil {
-		return src
-	}
-	var b strings.Builder
-	for _, l := range strings.Split(strings.TrimRight(string(out), "\n"), "\n") {
-		if l != "" {
-			b.WriteString(l + "\n")
-		}
-	}
 	return b.String()
 }
 
@@ -129,7 +107,7 @@ func (golang) line(l line, c Case) string {
 		if l.optional {
 			return fmt.Sprintf("r%d := want('%s', %s); _ = r%d // or none", l.req, l.op, limit, l.req)
 		}
-		return fmt.Sprintf("r%d := want('%s', 5*time.Second)\nif r%d == nil { t.Fatal(\"no %s came\") }", l.req, l.op, l.req, l.op)
+		return fmt.Sprintf("r%d := want('%s', 5*time.Second); if r%d == nil { t.Fatal(\"no %s came\") }", l.req, l.op, l.req, l.op)
 	case doSend:
 		return fmt.Sprintf("if r%d != nil { send(r%d, %q, %d, %d) }", l.req, l.req, l.text, l.from, l.to)
 	case doFIN:

@@ -12,12 +12,11 @@ func (node) comment() string { return "//" }
 func (node) binding(c Case) string {
 	cmd := c.Command
 	return `import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
 const adapter = spawn(` + quoted(cmd[0]) + `, ` + quoted(append([]string{}, cmd[1:]...)) + `, { stdio: ['pipe', 'pipe', 'inherit'] }), answers = new Map();
-let rest = '';
-adapter.stdout.on('data', (d) => {
-  const lines = (rest + d).split('\n');
-  rest = lines.pop();
-  for (const a of lines.map((l) => JSON.parse(l))) if (a.type !== 'started') answers.get(a.id)(a);
+createInterface({ input: adapter.stdout }).on('line', (l) => {
+  const a = JSON.parse(l);
+  if (a.type !== 'started') answers.get(a.id)(a);
 });
 const ask = (id, type, more) => new Promise((done) => {
   answers.set(id, done);
@@ -36,12 +35,15 @@ func (v node) text(head, binding string, w *writer, c Case) string {
 	var b strings.Builder
 	b.WriteString(head)
 	b.WriteString("// It is a module for Node 18.3 or later (.mjs); the exit code is 0 if the client is right, and 1 if it is not.\n")
-	b.WriteString("import net from 'node:net';\n" + imports)
+	b.WriteString("import net from 'node:net';\nimport { setTimeout as sleep } from 'node:timers/promises';\n" + imports)
 	b.WriteString("// The library: connect(addr), acquire(n, key, wait, lease) -> { outcome, token }, release(n) -> outcome; all are promises.\n")
-	b.WriteString(rest + "// The server, which says only what the script below says.\n")
+	b.WriteString(rest)
 	fmt.Fprintf(&b, "const seen = [], told = {}, freed = {}, left = new Set(), fixed = { A: %d, R: %d };\n", w.fixed("A"), w.fixed("R"))
-	b.WriteString(`const server = net.createServer({ allowHalfOpen: true }, (c) => {
-  let buf = '', ready = false; // one character a byte
+	b.WriteString("const server = net.createServer({ allowHalfOpen: true }, (c) => { // says only what the script below says\n")
+	if w.silent > 0 {
+		fmt.Fprintf(&b, "  if ((server.count = (server.count ?? 0) + 1) === %d) return; // a connection that never gets ready\n", w.silent)
+	}
+	b.WriteString(`  let buf = '', ready = false; // one character a byte
   c.write('tornwire 0000000000000000\n');
   c.on('error', () => {}).on('close', () => left.add(c)).on('end', () => left.add(c)).on('data', (d) => {
     buf += d.toString('latin1');
@@ -50,22 +52,16 @@ func (v node) text(head, binding string, w *writer, c Case) string {
       const size = ready ? fixed[buf[0]] + 1 : 0, end = buf.indexOf('\n', size);
       if (buf === '' || end < 0) return;
       if (ready) seen.push({ c, op: buf[0], head: Buffer.from(buf.slice(1, size), 'latin1').toString('hex') });
-      buf = buf.slice(end + 1);
-      ready = true; // the first line was the digest of secret and nonce
+      [buf, ready] = [buf.slice(end + 1), true]; // the first line was the digest of secret and nonce
     }
   });
 });
-const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 async function until(ms, done) {
   for (const end = Date.now() + ms; !done() && Date.now() < end;) await sleep(5);
   return done();
 }
 const fresh = (op) => seen.find((r) => r.op === op && !r.taken);
-async function want(op, ms) {
-  const r = await until(ms, () => fresh(op));
-  if (r) r.taken = true;
-  return r;
-}
+const want = async (op, ms) => (await until(ms, () => fresh(op))) && Object.assign(fresh(op), { taken: true });
 `)
 	if w.has(doSend) {
 		owner := "''"
@@ -80,7 +76,7 @@ async function want(op, ms) {
 	for _, l := range w.lines {
 		b.WriteString(v.line(l, c) + "\n")
 	}
-	b.WriteString("console.log('ok');\nprocess.exit(0);\n")
+	b.WriteString("console.log('ok'); process.exit(0);\n")
 	return b.String()
 }
 

@@ -14,12 +14,11 @@ func (python) binding(c Case) string {
 adapter = subprocess.Popen(` + quoted(c.Command) + `, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 answers = collections.defaultdict(queue.Queue)
 def ask(n, kind, **more):
-    adapter.stdin.write(json.dumps({"type": kind, "id": n, **more}) + "\n")
-    adapter.stdin.flush()
+    print(json.dumps({"type": kind, "id": n, **more}), file=adapter.stdin, flush=True)
     while (a := answers[n].get())["type"] == "started": pass
     return a
 def connect(addr):
-    threading.Thread(target=lambda: [answers[a["id"]].put(a) for a in map(json.loads, adapter.stdout)], daemon=True).start()
+    spawn(lambda: [answers[a["id"]].put(a) for a in map(json.loads, adapter.stdout)])
     ask(0, "init", version=1, dialect=` + quoted(c.Dialect) + `)
     ask(1, "open", client="c1", addresses=[addr], secret="")
 def acquire(n, key, wait, lease):
@@ -32,21 +31,22 @@ func (p python) text(head, binding string, w *writer, c Case) string {
 	var b strings.Builder
 	b.WriteString(head)
 	b.WriteString("# It needs Python 3.8 or later; the exit code is 0 if the client is right, and 1 if it is not.\n")
-	b.WriteString("import os, socket, struct, sys, threading, time\nfrom types import SimpleNamespace\n")
+	b.WriteString("import os, socket, struct, threading, time, types\n")
+	b.WriteString("def spawn(f, *args): threading.Thread(target=f, args=args, daemon=True).start()\n")
 	b.WriteString("# The library: connect(addr), acquire(n, key, wait, lease) -> outcome, token, release(n) -> outcome.\n")
-	b.WriteString(binding + "\n# The server, which says only what the script below says.\n")
+	b.WriteString(binding + "\n")
 	fmt.Fprintf(&b, "seen, told, freed, left, fixed = [], {}, {}, set(), {b\"A\": %d, b\"R\": %d}\n", w.fixed("A"), w.fixed("R"))
-	b.WriteString(`def serve(c):
-    try:
-        c.sendall(b"tornwire 0000000000000000\n")
+	b.WriteString("def serve(n, c):  # says only what the script below says\n    try:\n")
+	if w.silent > 0 {
+		fmt.Fprintf(&b, "        if n == %d: return  # a connection that never gets ready\n", w.silent-1)
+	}
+	b.WriteString(`        c.sendall(b"tornwire 0000000000000000\n")
         f = c.makefile("rb")
         f.readline()  # the digest of secret and nonce
         while op := f.read(1):
-            if op != b"\n": seen.append(SimpleNamespace(c=c, op=op.decode(), head=f.read(fixed[op]), key=f.readline(), taken=False))
+            if op != b"\n": seen.append(types.SimpleNamespace(c=c, op=op.decode(), head=f.read(fixed[op]), key=f.readline(), taken=False))
     except OSError: pass
     left.add(c)
-def accept():
-    while True: threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 def until(limit, done):
     end = time.monotonic() + limit
     while not done() and time.monotonic() < end: time.sleep(.005)
@@ -65,16 +65,16 @@ def want(op, limit):
 		fmt.Fprintf(&b, "def send(r, text, start, end):\n    try: r.c.sendall(bytes.fromhex(text.replace(\"*\", %s))[start:end])\n    except OSError: pass\n", owner)
 	}
 	if w.has(doRST) {
-		b.WriteString("def rst(r):\n    r.c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack(\"ii\", 1, 0))\n    r.c.shutdown(socket.SHUT_RD)\n    os.close(r.c.detach())\n")
+		b.WriteString("def rst(r):\n    r.c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack(\"ii\", 1, 0))\n    r.c.shutdown(socket.SHUT_RD); os.close(r.c.detach())\n")
 	}
-	b.WriteString("def start(into, n, f, *args): threading.Thread(target=lambda: into.update({n: f(n, *args)}), daemon=True).start()\n")
+	b.WriteString("def start(into, n, f, *args): spawn(lambda: into.update({n: f(n, *args)}))\n")
 	b.WriteString("def check(ok, why): ok or (print(\"FAIL:\", why, flush=True), os._exit(1))\n")
-	b.WriteString("server = socket.create_server((\"127.0.0.1\", 0))\nthreading.Thread(target=accept, daemon=True).start()\n")
+	b.WriteString("server = socket.create_server((\"127.0.0.1\", 0))\nspawn(lambda: [spawn(serve, n, c) for n, (c, _) in enumerate(iter(server.accept, None))])\n")
 	b.WriteString("connect(\"127.0.0.1:%d\" % server.getsockname()[1])\n")
 	for _, l := range w.lines {
 		b.WriteString(p.line(l, c) + "\n")
 	}
-	b.WriteString("print(\"ok\", flush=True)\nos._exit(0)\n")
+	b.WriteString("print(\"ok\", flush=True); os._exit(0)\n")
 	return b.String()
 }
 

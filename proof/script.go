@@ -31,22 +31,22 @@ const (
 type lineKind int
 
 const (
-	doCall     lineKind = iota // call n asks for key, with wait and lease
-	doWant                     // the next request with op is req; optional: or none
-	doSend                     // to the connection of req: bytes from to to of text
-	doFIN                      // likewise
-	doRST                      // likewise
-	doTold                     // until call n has ended, at most limit
-	doRelease                  // of call n is asked for
-	doFreed                    // until that has ended, at most limit
-	doSleep                    // limit
-	checkNot                   // call n must not have ended as outcome (with token, if there is one)
-	checkFreed                 // nor its release
-	checkNoMore                // no request with op comes for limit
-	checkToken                 // call n has ended acquired with token
-	checkHead                  // the fixed fields of req are those in text
-	checkEnds                  // call n ends within limit
-	checkBack                  // an R with the fields in text comes within limit, or the connection of req was left
+	doCall      lineKind = iota // call n asks for key, with wait and lease
+	doWant                      // the next request with op is req; optional: or none
+	doSend                      // to the connection of req: bytes from to to of text
+	doFIN                       // likewise
+	doRST                       // likewise
+	doTold                      // until call n has ended, at most limit
+	doRelease                   // of call n is asked for
+	doFreed                     // until that has ended, at most limit
+	doSleep                     // limit
+	checkNot                    // call n must not have ended as outcome (with token, if there is one)
+	checkFreed                  // nor its release
+	checkNoMore                 // no request with op comes for limit
+	checkToken                  // call n has ended acquired with token
+	checkHead                   // the fixed fields of req are those in text
+	checkEnds                   // call n ends within limit
+	checkBack                   // an R with the fields in text comes within limit, or the connection of req was left
 )
 
 // line is one statement of a script.
@@ -95,6 +95,7 @@ type writer struct {
 	left    map[int]bool   // sessions that the client has left
 	result  map[int]history.Event
 	pending history.Event // the last entry of the table about an attempt
+	silent  int           // the connection that gets no greeting, from 1
 	done    bool
 	err     error
 }
@@ -143,6 +144,8 @@ func scriptOf(g *frames.Grammar, f checker.Finding, events []history.Event) (*wr
 	switch {
 	case w.err != nil:
 		return nil, w.err
+	case w.silent > 0 && len(w.reqs) > 0 && w.reqs[0].session == w.silent:
+		return nil, errors.New("a request came on a connection that was not greeted")
 	case !w.done:
 		return nil, errors.New("the record does not show where the rule was broken in a way that a script can ask for")
 	case len(w.lines) > maxLines:
@@ -198,6 +201,10 @@ func (w *writer) event(e *history.Event) {
 		w.received(e)
 	case history.WriteBegun:
 		w.written(e)
+	case history.Fired:
+		if e.Frame != nil && e.Frame.Op == "greeting" && e.Fault == "truncate-silence" && e.Off == 0 {
+			w.silent = e.Session
+		}
 	case history.EndSeen:
 		w.left[e.Session] = w.left[e.Session] || e.Side == history.ClientSide
 	case history.EndSent:
@@ -208,7 +215,7 @@ func (w *writer) event(e *history.Event) {
 // callEnded is the end of a call: what the rule is about, or what is waited for.
 func (w *writer) callEnded(e *history.Event, n int) {
 	w.result[n] = *e
-	limit := e.At - w.last + patience
+	limit := (e.At - w.last + patience).Truncate(sleepStep)
 	wait := line{kind: doTold, n: n, limit: limit}
 	mine := e.Call == w.f.Evidence.Call
 	token := fmt.Sprint(e.Token)
@@ -239,7 +246,7 @@ func (w *writer) unreleased() bool {
 }
 
 func (w *writer) releaseEnded(e *history.Event, n int) {
-	w.add(e.At, line{kind: doFreed, n: n, limit: e.At - w.last + patience})
+	w.add(e.At, line{kind: doFreed, n: n, limit: (e.At - w.last + patience).Truncate(sleepStep)})
 	if w.ofRelease() && e.Call == w.f.Evidence.Call {
 		w.finish(line{kind: checkFreed, n: n, outcome: e.Outcome, says: w.f.Message})
 	}
@@ -277,7 +284,7 @@ func (w *writer) received(e *history.Event) {
 	lease, _ := shape.Uint(b, "lease")
 	q.wait, q.lease = time.Duration(wait)*time.Second, time.Duration(lease)*time.Second
 	more := q.op == "A" && w.sent[q.key] >= w.asked[q.key]
-	limit := e.At - w.last + patience
+	limit := (e.At - w.last + patience).Truncate(sleepStep)
 	switch {
 	case more && slices.Contains(resent, w.f.Rule), q.op == "R" && w.f.Rule == "release-own" && e.Frame.String() == w.f.Evidence.Frame:
 		w.finish(line{kind: checkNoMore, op: q.op, limit: limit, says: w.f.Message})

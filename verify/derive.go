@@ -32,17 +32,17 @@ func derive(c Case, events []history.Event) story {
 }
 
 type deriver struct {
-	c       Case
-	out     story
-	last    time.Duration          // when the step before was done; -1: there is none
-	number  map[int]int            // of a call, by its number in the record
-	unsent  []step                 // calls without a request
-	client  map[int]string         // by session
-	held    map[string]uint64      // by key: the token of the tool's own holder
-	at      map[string]int         // by key: where it was acquired
-	queue   map[string]int         // by key: attempts that wait
-	peak    map[string]int         // by key: the most that did
-	fired   map[int]time.Duration  // by session: when the fault began to hold
+	c      Case
+	out    story
+	last   time.Duration         // when the step before was done; -1: there is none
+	number map[int]int           // of a call, by its number in the record
+	unsent []step                // calls without a request
+	client map[int]string        // by session
+	held   map[string]uint64     // by key: the token of the tool's own holder
+	at     map[string]int        // by key: where it was acquired
+	queue  map[string]int        // by key: attempts that wait
+	peak   map[string]int        // by key: the most that did
+	fired  map[int]time.Duration // by session: when the fault began to hold
 }
 
 // add adds a step that was done at a time; one that the application does by itself has

@@ -17,7 +17,7 @@ const (
 	MaxShrinkRuns   = 2000
 	shrinkRuns      = 600 // if nobody says
 	MaxShrinkTime   = time.Hour
-	shrinkTime      = 3 * time.Minute
+	shrinkTime      = 5 * time.Minute
 	shrinkAtOnce    = 24 // cases in flight
 	shrinkRounds    = 40 // of one kind of change
 	shrinkConfirms  = 3  // runs of the case that is left
@@ -30,7 +30,7 @@ const (
 type ShrinkOptions struct {
 	Rule string        // that must still be broken; "": the gravest that the case breaks
 	Runs int           // at most so many, 1 to MaxShrinkRuns; 0: 600
-	Time time.Duration // at most so long, 1 s to MaxShrinkTime; 0: 3 minutes
+	Time time.Duration // at most so long, 1 s to MaxShrinkTime; 0: 5 minutes
 	// Step, if not nil, is told of each smaller case that still breaks the rule.
 	Step func(Shrunk)
 }
@@ -154,10 +154,10 @@ func (s *shrinker) shrink(ctx context.Context, c Case) (*Shrunk, error) {
 	}
 	s.accept(c, told, f, res.events)
 	s.best.FirstCalls, s.best.FirstSteps = s.best.Calls, s.best.Steps
-	if first, ok := s.with(c.ID, told); !ok || !s.try(ctx, []Case{first}, []story{told}) {
-		s.best.Stopped = fmt.Sprintf("workload %s does more than a story of calls can tell", c.Workload.ID)
-	} else {
+	if s.begin(ctx, c.ID, told) {
 		s.reduce(ctx)
+	} else {
+		s.best.Stopped = fmt.Sprintf("workload %s does more than a story of calls can tell", c.Workload.ID)
 	}
 	if ctx.Err() != nil {
 		return nil, unshrinkable(ExitInconclusive, "stopped")
@@ -168,6 +168,24 @@ func (s *shrinker) shrink(ctx context.Context, c Case) (*Shrunk, error) {
 	s.confirm(ctx)
 	s.best.Replay = s.p.replay(s.best.Case)
 	return &s.best, nil
+}
+
+// begin takes the first story that breaks the rule: that of the record, or one with fewer
+// calls, if what was told of the others is not what they did.
+func (s *shrinker) begin(ctx context.Context, id CaseID, told story) bool {
+	var cases []Case
+	var stories []story
+	for _, t := range slices.Concat([]story{told}, told.fewerCalls()) {
+		for _, id := range s.renumbered(t) {
+			if c, ok := s.with(id, t); ok {
+				cases, stories = append(cases, c), append(stories, t)
+			}
+		}
+		if len(stories) == 1 && s.try(ctx, cases, stories) {
+			return true
+		}
+	}
+	return len(stories) > 1 && s.try(ctx, cases[1:], stories[1:])
 }
 
 // notBroken says what came of a case that does not break the rule.
@@ -227,7 +245,14 @@ func (s *shrinker) again(ctx context.Context, smaller func() []story) {
 // fault acts on may then be an earlier one of its kind.
 func (s *shrinker) renumbered(t story) []CaseID {
 	ids := []CaseID{s.of.ID}
-	if s.of.ID.Fault == NoFault || t.calls() == s.story.calls() {
+	switch {
+	case t.calls() == s.story.calls():
+		return ids
+	case s.of.ID.Fault == NoFault && t.calls() == 2 && s.of.Workload.Own == nil:
+		id := s.of.ID
+		id.Frame, id.Fault = secondGreeting, "truncate-silence"
+		return append(ids, id)
+	case s.of.ID.Fault == NoFault:
 		return ids
 	}
 	for n := 1; n < s.of.ID.Frame.Nth; n++ {

@@ -7,16 +7,16 @@ import (
 
 func TestShrinkDev(t *testing.T) {
 	for defect, id := range map[string]string{
-		"resend-new-owner": "ticketing/single/s2c.A.1@17:truncate-rst",
-		"release-by-key": "ticketing-v0/expired/none",
-		"enters-anyway": "ticketing/single/s2c.A.1@17:truncate-fin",
-		"partial-is-acquired": "ticketing/single/s2c.A.1@25:truncate-silence",
-		"fifo-key": "ticketing-v0/pipelined/none",
+		"resend-new-owner":     "ticketing/single/s2c.A.1@17:truncate-rst",
+		"release-by-key":       "ticketing-v0/expired/none",
+		"enters-anyway":        "ticketing/single/s2c.A.1@17:truncate-fin",
+		"partial-is-acquired":  "ticketing/single/s2c.A.1@25:truncate-silence",
+		"fifo-key":             "ticketing-v0/pipelined/none",
 		"wrong-token-released": "ticketing/single/c2s.R.1@18:truncate-fin",
-		"enter-late":"ticketing/late-grant/s2c.A.1@0:hold",
-		"stale-zero":"ticketing/late-reply/s2c.A.1@0:hold",
-		"key-only":"ticketing/single/s2c.A.1@0:inject-stray",
-		"op-blind":"ticketing/single/s2c.R.1@0:inject-stray",
+		"enter-late":           "ticketing/late-grant/s2c.A.1@0:hold",
+		"stale-zero":           "ticketing/late-reply/s2c.A.1@0:hold",
+		"key-only":             "ticketing/single/s2c.A.1@0:inject-stray",
+		"op-blind":             "ticketing/single/s2c.R.1@0:inject-stray",
 	} {
 		if d := os.Getenv("DEFECT"); d != "" && d != defect {
 			continue

@@ -46,7 +46,7 @@ func shrinkCommand() *cobra.Command {
 	fs.StringArrayVar(&f.proofs, "proof", nil, "write a proof, `LANGUAGE=FILE`; languages are "+strings.Join(proof.Languages(), ", ")+"; repeatable")
 	fs.StringVar(&f.binding, "binding", "", "`FILE` with the part of the proof that calls the library (docs/proofs.md); default: the proof starts the adapter")
 	fs.IntVar(&f.shrink.Runs, "runs", 600, fmt.Sprintf("most runs of cases, 1 to %d", verify.MaxShrinkRuns))
-	fs.DurationVar(&f.shrink.Time, "time", 3*time.Minute, fmt.Sprintf("most time, 1s to %s", verify.MaxShrinkTime))
+	fs.DurationVar(&f.shrink.Time, "time", 5*time.Minute, fmt.Sprintf("most time, 1s to %s", verify.MaxShrinkTime))
 	fs.Uint64Var(&f.opts.Seed, "seed", verify.DefaultSeed, "seed of everything random")
 	fs.StringVar(&f.opts.Profile, "profile", "", "any or official, as for verify")
 	fs.StringVar(&f.opts.Busy, "busy", checker.BusyUnsettled, "unsettled, final or retry, as for verify")
