@@ -55,6 +55,14 @@ func (f FrameID) inSession() int {
 	return f.Session
 }
 
+// plain is the id without a story, which has no short limit: a rule's id has.
+func (c CaseID) plain() string {
+	if parent, _, ok := splitStory(c.Workload); ok {
+		c.Workload = parent
+	}
+	return c.String()
+}
+
 const caseForm = "dialect/workload/direction.op.nth@offset:fault"
 
 // ParseCaseID reads an id. It checks the form only, not whether there is such a

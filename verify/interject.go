@@ -91,7 +91,7 @@ func (r *caseRun) interjectAs(t *faults.Type, payload func(*frames.Grammar, requ
 // has failed.
 func (r *caseRun) arm(t *faults.Type, q request, payload []byte) bool {
 	err := r.px.Arm(faults.Rule{
-		ID: r.id.String() + "/" + q.client, Fault: t, Inject: payload, Times: 1,
+		ID: r.id.plain() + "/" + q.client, Fault: t, Inject: payload, Times: 1,
 		Trigger: faults.Trigger{Dir: frames.ServerToClient, Op: frames.OpKeepAlive, Session: q.session},
 	})
 	if err != nil {

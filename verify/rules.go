@@ -87,7 +87,7 @@ func rulesOf(c Case, g *frames.Grammar) (*faults.Set, error) {
 	}
 	f := c.ID.Frame
 	rule := faults.Rule{
-		ID: c.ID.String(), Fault: t, At: c.ID.Offset, Args: c.Workload.Args[t.ID],
+		ID: c.ID.plain(), Fault: t, At: c.ID.Offset, Args: c.Workload.Args[t.ID],
 		Trigger: faults.Trigger{Dir: f.Dir, Op: f.Op, Session: f.Session, Nth: f.Nth},
 	}
 	if rule.Args == nil {

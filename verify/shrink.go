@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tornwire/checker"
@@ -441,11 +442,15 @@ func (s *shrinker) confirm(ctx context.Context) {
 
 // found counts the runs of a case that break the rule.
 func (s *shrinker) found(ctx context.Context, c Case) int {
-	n := 0
+	var n atomic.Int32
+	var wg sync.WaitGroup
 	for range shrinkConfirms {
-		if _, ok := s.breaks(s.run1(ctx, c)); ok {
-			n++
-		}
+		wg.Go(func() {
+			if _, ok := s.breaks(s.run1(ctx, c)); ok {
+				n.Add(1)
+			}
+		})
 	}
-	return n
+	wg.Wait()
+	return int(n.Load())
 }
