@@ -16,7 +16,7 @@ func (golang) binding(c Case) string {
 	for i, s := range c.Command {
 		words[i] = strconv.Quote(s)
 	}
-	return `import ("encoding/json"; "io"; "os/exec")
+	return `import ("encoding/json"; "os/exec")
 type object map[string]any
 var adapter, answers, ask = exec.Command(` + strings.Join(words, ", ") + `), map[float64]chan object{}, func(float64, object) object { return nil }
 func connect(addr string) {
@@ -41,20 +41,11 @@ func release(n int) string { return ask(float64(20+n), object{"type": "release",
 func (v golang) text(head, binding string, w *writer, c Case) string {
 	imports, rest := hoisted(binding, func(l string) bool { return strings.HasPrefix(l, "import ") })
 	var b strings.Builder
-	b.WriteString(head + "package proof\nimport (\"bufio\"; \"io\"; \"net\"; \"sync\"; \"testing\"; \"time\"")
-	if w.has(doSend) {
-		b.WriteString("; \"encoding/hex\"; \"strings\"")
-	}
-	if w.has(checkHead, checkBack) {
-		b.WriteString("; \"fmt\"")
-	} else if c.Binding == "" {
-		b.WriteString("; \"fmt\"")
-	}
-	b.WriteString(")\n" + imports)
+	b.WriteString(head + "package proof\nimport (\"bufio\"; \"encoding/hex\"; \"fmt\"; \"io\"; \"net\"; \"strings\"; \"sync\"; \"testing\"; \"time\")\n" + imports)
 	b.WriteString("// The library: connect(addr), acquire(n, key, wait, lease) [2]string{outcome, token}, release(n) outcome; times are seconds.\n")
 	b.WriteString(rest)
 	b.WriteString(`type request struct { c *net.TCPConn; op byte; head []byte; taken bool }
-var ( mu sync.Mutex; seen []*request; told, freed, left = map[int][2]string{}, map[int]string{}, map[net.Conn]bool{} )
+var ( mu sync.Mutex; seen []*request; told, freed, left = map[int][2]string{}, map[int]string{}, map[net.Conn]bool{}; _, _, _ = fmt.Sprint, hex.Dump, strings.Repeat )
 func lock(f func()) { mu.Lock(); defer mu.Unlock(); f() }
 func serve(c *net.TCPConn) { // says only what the script below says
 	io.WriteString(c, "tornwire 0000000000000000\n")

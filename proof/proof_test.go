@@ -59,7 +59,6 @@ var shrunk = []struct{ defect, rule, id string }{
 	{"wrong-token-released", "exact-token", "ticketing/single[acquire(c1,k,1s,1s) release(1)]/none"},
 	{"newline-first", "header-by-count", "ticketing/single[acquire(c1,k,1s,1s)]/none"},
 	{"enter-late", "late-grant", "ticketing/late-grant[acquire(c1,k,1s,5s)]/s2c.A.1@0:hold"},
-	{"late-not-released", "late-grant", "ticketing/late-grant[acquire(c1,k,1s,3s) settle(1) pause(1.6s) acquire(c1,k2,1s,1s) settle(2) pause(500ms) expired(k)]/s2c.A.1@0:hold"},
 	{"never-settles", "settles", "ticketing/single[acquire(c1,k,1s,1s)]/s2c.A.1@0:truncate-rst"},
 	{"release-by-key", "release-own", "ticketing-v0/expired[acquire(c1,k,1s,1s) sent(1) expired(k) take(k) pause(50ms) release(1)]/none"},
 }
