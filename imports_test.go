@@ -54,6 +54,7 @@ var rooms = []room{
 		},
 		"the sweep is driven by commands and tests, it does not know them",
 	},
+	{"proof", []string{"frames", "history", "checker"}, "a proof is text made of a record; it must not depend on what ran the case"},
 	{
 		"verifytest",
 		[]string{
