@@ -80,9 +80,7 @@ func want(op byte, limit time.Duration) (r *request) { until(limit, func() bool 
 		b.WriteString("go func() { for c, err := l.AcceptTCP(); err == nil; c, err = l.AcceptTCP() { go serve(c) } }()\n")
 	}
 	b.WriteString("connect(l.Addr().String())\n")
-	for _, x := range w.lines {
-		b.WriteString(v.line(x, c) + "\n")
-	}
+	w.render(&b, "; ", func(l line) string { return v.line(l, c) })
 	b.WriteString("}\n")
 	return b.String()
 }

@@ -73,9 +73,7 @@ const want = async (op, ms) => (await until(ms, () => fresh(op))) && Object.assi
 	b.WriteString("const start = (into, n, f, ...args) => f(n, ...args).then((x) => { into[n] = x; });\n")
 	b.WriteString("const check = (ok, why) => ok || (console.log('FAIL:', why), process.exit(1));\n")
 	b.WriteString("await new Promise((done) => server.listen(0, '127.0.0.1', done));\nawait connect(`127.0.0.1:${server.address().port}`);\n")
-	for _, l := range w.lines {
-		b.WriteString(v.line(l, c) + "\n")
-	}
+	w.render(&b, " ", func(l line) string { return v.line(l, c) })
 	b.WriteString("console.log('ok'); process.exit(0);\n")
 	return b.String()
 }

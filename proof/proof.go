@@ -114,6 +114,21 @@ func (w *writer) has(kinds ...lineKind) bool {
 	return slices.ContainsFunc(w.lines, func(l line) bool { return slices.Contains(kinds, l.kind) })
 }
 
+// render writes the lines of a script; what waits for the request of a call is on the line of
+// the call.
+func (w *writer) render(b *strings.Builder, joined string, text func(line) string) {
+	for i, l := range w.lines {
+		switch {
+		case i > 0 && l.kind == doWant && w.lines[i-1].kind == doCall:
+			b.WriteString(joined)
+		case i > 0:
+			b.WriteByte('\n')
+		}
+		b.WriteString(text(l))
+	}
+	b.WriteByte('\n')
+}
+
 // fixed is the size of the fixed fields of a request.
 func (w *writer) fixed(op string) int { return w.g.MustShape(frames.ClientToServer, op).Header - 1 }
 

@@ -3,6 +3,7 @@ package proof_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	// Most of a proof is waiting, so that many fit side by side.
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -134,11 +139,11 @@ func sentenceOf(c proof.Case) string {
 	return says
 }
 
-// TestProofs: for each shrunk case the proofs in Node and in Python, which start the
-// adapter, fail for the wrong client and pass for the right one.
+// TestProofs: for each shrunk case the proof that starts the adapter fails for the wrong
+// client and passes for the right one: of a few in both languages, of the others in turn.
 func TestProofs(t *testing.T) {
 	t.Parallel()
-	for _, x := range shrunk {
+	for i, x := range shrunk {
 		t.Run(x.defect+"/"+strings.Split(x.id, "/")[0], func(t *testing.T) {
 			t.Parallel()
 			c := failing(t, x.defect, x.rule, x.id)
@@ -148,6 +153,9 @@ func TestProofs(t *testing.T) {
 					need(t, program)
 					file := filepath.Join(t.TempDir(), "proof.mjs")
 					write(t, lang, file, c)
+					if i > 2 && (i%2 == 0) != (lang == "node") {
+						return
+					}
 					judges(t, x.defect, sentenceOf(c), func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, program, file) })
 				})
 			}

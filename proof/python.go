@@ -71,9 +71,7 @@ def want(op, limit):
 	b.WriteString("def check(ok, why): ok or (print(\"FAIL:\", why, flush=True), os._exit(1))\n")
 	b.WriteString("server = socket.create_server((\"127.0.0.1\", 0))\nspawn(lambda: [spawn(serve, n, c) for n, (c, _) in enumerate(iter(server.accept, None))])\n")
 	b.WriteString("connect(\"127.0.0.1:%d\" % server.getsockname()[1])\n")
-	for _, l := range w.lines {
-		b.WriteString(p.line(l, c) + "\n")
-	}
+	w.render(&b, "; ", func(l line) string { return p.line(l, c) })
 	b.WriteString("print(\"ok\", flush=True); os._exit(0)\n")
 	return b.String()
 }
