@@ -149,15 +149,16 @@ func (s *shrinker) shrink(ctx context.Context, c Case) (*Shrunk, error) {
 	}
 	s.o.Rule, s.grave = f.Rule, f.Severity
 	s.best.From = c.ID
-	told := derive(c, res.events)
-	if _, x, err := storyByID(c.ID.Workload); err == nil {
-		told = x
+	_, told, err := storyByID(c.ID.Workload)
+	tells := err == nil
+	if !tells {
+		told = derive(c, res.events)
 	}
 	s.accept(c, told, f, res.events)
 	s.best.FirstCalls, s.best.FirstSteps = s.best.Calls, s.best.Steps
-	if s.begin(ctx, c.ID, told) {
+	if tells || s.begin(ctx, c.ID, told) {
 		s.reduce(ctx)
-	} else {
+	} else if !s.spent() {
 		s.best.Stopped = fmt.Sprintf("workload %s does more than a story of calls can tell", c.Workload.ID)
 	}
 	if ctx.Err() != nil {
