@@ -24,6 +24,9 @@ const (
 	// patience is how much longer than in the record the proof waits for what the client
 	// does; absence is how long it looks for what a client must not do, or must.
 	patience = 1500 * time.Millisecond
+	// promptness is that for a word that must not come: what the client says of its own
+	// accord, at its deadline, is no answer to what was written.
+	promptness = 500 * time.Millisecond
 	absence  = 2 * time.Second
 	settles  = 5 * time.Second // after its deadline a call has ended (rule settles)
 )
@@ -219,6 +222,9 @@ func (w *writer) callEnded(e *history.Event, n int) {
 	wait := line{kind: doTold, n: n, limit: limit}
 	mine := e.Call == w.f.Evidence.Call
 	token := fmt.Sprint(e.Token)
+	if mine && slices.Contains(told, w.f.Rule) {
+		wait.limit -= patience - promptness
+	}
 	switch {
 	case mine && slices.Contains(told, w.f.Rule) && !w.ofRelease() && !w.unreleased():
 		w.add(e.At, wait)

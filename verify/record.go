@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"io/fs"
 	"os"
@@ -311,6 +312,11 @@ func (w *Record) lineOf(j job) resultLine {
 // historyFile names the file of a history. A colon, which is in every case id, is
 // not allowed in names everywhere.
 func historyFile(id CaseID, when string, nth int) string {
+	if parent, text, ok := splitStory(id.Workload); ok { // which is too long for a name
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(text))
+		id.Workload = fmt.Sprintf("%s-%016x", parent, h.Sum64())
+	}
 	_, rest, _ := strings.Cut(id.String(), "/")
 	name := strings.ReplaceAll(rest, ":", ".")
 	switch when {
