@@ -27,8 +27,8 @@ const (
 	// promptness is that for a word that must not come: what the client says of its own
 	// accord, at its deadline, is no answer to what was written.
 	promptness = 500 * time.Millisecond
-	absence  = 2 * time.Second
-	settles  = 5 * time.Second // after its deadline a call has ended (rule settles)
+	absence    = 2 * time.Second
+	settles    = 5 * time.Second // after its deadline a call has ended (rule settles)
 )
 
 type lineKind int
