@@ -120,7 +120,7 @@ func judges(t *testing.T, defect, says string, command func(ctx context.Context)
 		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 		cmd := command(ctx)
 		cmd.Env = append(append(os.Environ(), cmd.Env...), "DEFECT="+d)
-		cmd.WaitDelay = time.Second
+		cmd.WaitDelay = 10 * time.Second // an adapter may take 5 s to end, and keeps stderr so long
 		out, err := cmd.CombinedOutput()
 		cancel()
 		switch {

@@ -17,7 +17,8 @@ const (
 	MaxStorySteps = 200
 	maxStoryText  = 16 << 10 // bytes of a case id with a story
 	maxStoryPause = time.Minute
-	expiryLimit   = 20 * time.Second // how long a step waits for the end of a lease
+	grantLimit    = 2 * time.Second  // how long a step waits for a lease to begin
+	expiryLimit   = 20 * time.Second // how long it waits for its end
 )
 
 // stepKind is a word of a story.
@@ -346,6 +347,7 @@ func (t *telling) step(x step) {
 			r.releaseOwn(x.key, token)
 		}
 	case stepExpired:
+		r.until(grantLimit, once(func(e history.Event) bool { return e.Kind == history.Granted && e.Key == x.key }))
 		r.until(expiryLimit, unheld(x.key))
 	case stepUnqueued:
 		r.until(expiryLimit, queuedAtMost(x.key, x.n))
