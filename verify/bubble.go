@@ -130,18 +130,31 @@ var rooms = sync.Pool{New: func() any { return new([]history.Event) }}
 // errNoFreeze: to stop a client means that time passes while it has something to do.
 var errNoFreeze = &skipError{"a bubble's clock stands still while the client has something to do, so that it cannot be stopped there: tornwire verify -- ADAPTER shows it"}
 
-// once is one try, which is the only one: in virtual time another would be the same.
+// once tries a case, again if its fault did not fire: a client that does not draw from
+// its seed may have another order the next time.
 func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.Library) CaseResult {
-	res := CaseResult{Case: c, Verdict: checker.Skipped}
+	for n := 0; ; n++ {
+		t := b.try(ctx, c, library)
+		t.Repeated = n
+		if n == unfiredTries || !errors.Is(t.err, errUnfired) {
+			t.unjudged()
+			return t.CaseResult
+		}
+	}
+}
+
+// try is one try, on a network of its own.
+func (b *Bubble) try(ctx context.Context, c Case, library func(Inside) adapter.Library) try {
+	none := try{CaseResult: CaseResult{Case: c}}
 	if c.Workload.Alone {
-		res.Reason = errNoFreeze.Error()
-		return res
+		none.err = errNoFreeze
+		return none
 	}
 	network := networkOf(c)
 	conn, err := initAdapter(ctx, &attached{lib: library(Inside{network.Dial, seedOf(b.p.Seed, c.ID)})}, b.p.Dialect)
 	if err != nil {
-		res.Verdict, res.Reason = checker.Inconclusive, err.Error()
-		return res
+		none.err = err
+		return none
 	}
 	room := rooms.Get().(*[]history.Event)
 	conn.inside = &inside{network, b.settle, history.NewRecorderIn(*room)}
@@ -151,8 +164,8 @@ func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.
 	}()
 	defer conn.stop()
 	if !conn.speaks(b.p.Dialect) {
-		res.Reason = fmt.Sprintf("the library speaks %v, not %s", conn.info.Dialects, b.p.Dialect)
-		return res
+		none.err = &skipError{fmt.Sprintf("the library speaks %v, not %s", conn.info.Dialects, b.p.Dialect)}
+		return none
 	}
 	r := &runner{p: b.p, pool: &adapters{pools: []*adapterPool{{conn: conn}}, busy: []int{0}}, policy: policyFor(b.p, conn), control: map[string]CaseResult{}, transcribe: b.Transcribe}
 	b.mu.Lock()
@@ -160,16 +173,7 @@ func (b *Bubble) once(ctx context.Context, c Case, library func(Inside) adapter.
 		r.control[c.Workload.ID] = control
 	}
 	b.mu.Unlock()
-	t := r.try(ctx, c)
-	if t.err != nil {
-		t.Verdict, t.Reason = checker.Inconclusive, t.err.Error()
-		var u *errUnsupported
-		var s *skipError
-		if errors.As(t.err, &u) || errors.As(t.err, &s) {
-			t.Verdict = checker.Skipped
-		}
-	}
-	return t.CaseResult
+	return r.try(ctx, c)
 }
 
 const (

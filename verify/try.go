@@ -39,25 +39,35 @@ func (r *runner) runCase(ctx context.Context, c Case) CaseResult {
 			r.pulse.rest(ctx)
 		case errors.Is(t.err, errUnfired) && unfired < unfiredTries:
 			unfired++
-		case errors.Is(t.err, errUnfired) && slices.Contains(pairing, c.ID.Fault):
-			t.Verdict, t.Reason = checker.Skipped, "no frame came behind it that it could be mixed with"
-			return t.CaseResult
 		case isFailure(t.err) && broken < adapterTries:
 			broken++
 		default:
-			t.Verdict, t.Reason = checker.Inconclusive, t.err.Error()
-			var u *errUnsupported
-			var s *skipError
-			if errors.As(t.err, &u) || errors.As(t.err, &s) {
-				t.Verdict = checker.Skipped
-			}
-			t.notRun = errors.Is(t.err, errNotRun)
+			t.unjudged()
 			return t.CaseResult
 		}
 		if !r.pulse.enter(ctx) {
 			return CaseResult{Case: c, Verdict: checker.Inconclusive, Reason: errNotRun.Error(), notRun: true}
 		}
 	}
+}
+
+// unjudged gives the last try of a case its verdict, if it has none.
+func (t *try) unjudged() {
+	var u *errUnsupported
+	var s *skipError
+	switch {
+	case t.err == nil:
+		return
+	case errors.Is(t.err, errUnfired) && slices.Contains(pairing, t.Case.ID.Fault):
+		t.Verdict, t.Reason = checker.Skipped, "no frame came behind it that it could be mixed with"
+		return
+	case errors.As(t.err, &u) || errors.As(t.err, &s):
+		t.Verdict = checker.Skipped
+	default:
+		t.Verdict = checker.Inconclusive
+	}
+	t.Reason = t.err.Error()
+	t.notRun = errors.Is(t.err, errNotRun)
 }
 
 // runNow runs a case as soon as it may start.

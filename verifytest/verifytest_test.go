@@ -13,6 +13,7 @@ import (
 
 	"tornwire/adapter"
 	"tornwire/adapter/reference"
+	"tornwire/checker"
 	"tornwire/verify"
 )
 
@@ -46,7 +47,7 @@ func TestReference(t *testing.T) {
 func TestTranscripts(t *testing.T) {
 	for _, d := range dialects {
 		first := map[string]string{}
-		for n := range *runs {
+		for n := range max(*runs/share, 2) {
 			for id, got := range transcripts(t, verify.Options{Dialect: d, Sweep: *sweepName, Profile: "official"}) {
 				switch want, ok := first[id]; {
 				case !ok && n == 0:
@@ -154,6 +155,29 @@ func TestOptions(t *testing.T) {
 		if _, err := verify.NewBubble(o, synctest.Wait); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, not %q", err, want)
 		}
+	}
+}
+
+// TestUnfired: what needs a second frame on the heels of the first is skipped for a
+// client that gives it none, as tornwire verify does.
+func TestUnfired(t *testing.T) {
+	b, err := verify.NewBubble(verify.Options{Workloads: []string{"single"}, Faults: []string{"reorder", "splice"}}, synctest.Wait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	skipped := 0
+	for _, c := range b.Cases() {
+		var res verify.CaseResult
+		synctest.Test(t, func(t *testing.T) { res = b.Run(t.Context(), c, referenceOf) })
+		switch {
+		case res.Verdict == checker.Skipped && res.Repeated > 0 && strings.HasPrefix(res.Reason, "no frame came behind it"):
+			skipped++
+		case !res.Fired:
+			t.Errorf("%s: %s after %d tries more: %s", c.ID, res.Verdict, res.Repeated, res.Reason)
+		}
+	}
+	if skipped == 0 {
+		t.Error("a second frame came always")
 	}
 }
 

@@ -1,0 +1,5 @@
+//go:build !race
+
+package verifytest
+
+const share = 1

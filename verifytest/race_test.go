@@ -1,0 +1,7 @@
+//go:build race
+
+package verifytest
+
+// share is which clients are run, every so manyth: the race detector looks at this
+// package and those below it, of which each client uses nearly all.
+const share = 5
