@@ -125,7 +125,7 @@ func (c *adapterConn) recorder() *history.Recorder {
 }
 
 // rooms are those of records. What is said of a case refers to nothing in its own.
-var rooms = sync.Pool{New: func() any { return new([]history.Event) }}
+var rooms = sync.Pool{New: func() any { room := make([]history.Event, 0, 256); return &room }}
 
 // errNoFreeze: to stop a client means that time passes while it has something to do.
 var errNoFreeze = &skipError{"a bubble's clock stands still while the client has something to do, so that it cannot be stopped there: tornwire verify -- ADAPTER shows it"}
@@ -167,7 +167,7 @@ func (b *Bubble) try(ctx context.Context, c Case, library func(Inside) adapter.L
 		none.err = &skipError{fmt.Sprintf("the library speaks %v, not %s", conn.info.Dialects, b.p.Dialect)}
 		return none
 	}
-	r := &runner{p: b.p, pool: &adapters{pools: []*adapterPool{{conn: conn}}, busy: []int{0}}, policy: policyFor(b.p, conn), control: map[string]CaseResult{}, transcribe: b.Transcribe}
+	r := &runner{p: b.p, pool: &adapterPool{conn: conn}, policy: policyFor(b.p, conn), control: map[string]CaseResult{}, transcribe: b.Transcribe}
 	b.mu.Lock()
 	if control, ok := b.control[c.Workload.ID]; ok {
 		r.control[c.Workload.ID] = control
