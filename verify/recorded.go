@@ -435,6 +435,7 @@ func (rec *Recorded) again(root *os.Root, l resultLine, c Case, p *Plan) (CaseRe
 			return res, fmt.Errorf("%s is not the history of %s", filepath.Join(rec.dir, l.File), l.Case)
 		}
 		res.read(events)
+		res.views = viewsOf(res.Case.ID.Workload, events)
 		if l.Judged {
 			res.Reason = ""
 			res.judge(events, policyOf(c.Workload, rec.policy(l, p)))

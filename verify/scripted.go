@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -18,7 +19,7 @@ import (
 // idHash is the part of what is random in a case that its id gives.
 func idHash(id CaseID) uint64 {
 	h := fnv.New64a()
-	fmt.Fprint(h, id)
+	_, _ = io.WriteString(h, id.String()) // never fails
 	return h.Sum64()
 }
 

@@ -150,6 +150,9 @@ func (r *runner) try(ctx context.Context, c Case) try {
 		t.Transcript = transcript(events)
 	}
 	t.read(events)
+	if conn.inside == nil { // a report counts them
+		t.views = viewsOf(c.ID.Workload, events)
+	}
 	t.Fired = t.firedFor(r.controlOf(c.Workload)) && (refusesLater(c) == 0 || run.met.Load())
 	switch {
 	case ctx.Err() != nil || r.upstreamGone(ctx, events, cause, c.ID.Fault != NoFault && !t.Fired):
@@ -225,7 +228,6 @@ func (t *try) firedFor(control CaseResult) bool {
 // read takes from the events what the report needs besides the judgement.
 func (t *CaseResult) read(events []history.Event) {
 	t.Fired = slices.ContainsFunc(events, isFiring)
-	t.views = viewsOf(t.Case.ID.Workload, events)
 	seen := map[FrameID]bool{}
 	own := map[FrameID]int{}
 	open := map[int]bool{}
