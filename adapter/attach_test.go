@@ -86,7 +86,9 @@ func TestAttachedEnds(t *testing.T) {
 		if err := a.Close(); err == nil || time.Since(began) != endCallsLimit {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
-		if lib.closes != 1 || got.of(3) != "started ;result indeterminate;" || got.of(4) != "started ;" {
+		closes := 0
+		lib.look(func() { closes = lib.closes })
+		if closes != 1 || got.of(3) != "started ;result indeterminate;" || got.of(4) != "started ;" {
 			t.Errorf("%d closed, %q, %q", lib.closes, got.of(3), got.of(4))
 		}
 		close(lib.opening)
