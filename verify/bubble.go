@@ -167,7 +167,7 @@ func (b *Bubble) try(ctx context.Context, c Case, library func(Inside) adapter.L
 		none.err = &skipError{fmt.Sprintf("the library speaks %v, not %s", conn.info.Dialects, b.p.Dialect)}
 		return none
 	}
-	r := &runner{p: b.p, pool: &adapterPool{conn: conn}, policy: policyFor(b.p, conn), control: map[string]CaseResult{}, transcribe: b.Transcribe}
+	r := &runner{p: b.p, pool: &adapters{pools: []*adapterPool{{conn: conn}}, busy: []int{0}}, policy: policyFor(b.p, conn), control: map[string]CaseResult{}, transcribe: b.Transcribe}
 	b.mu.Lock()
 	if control, ok := b.control[c.Workload.ID]; ok {
 		r.control[c.Workload.ID] = control
