@@ -45,7 +45,8 @@ type Part struct {
 	Server   string      `json:"server_view,omitempty"`
 	Fencing  int         `json:"needs_fencing,omitempty"`
 	Fenced   []string    `json:"fenced,omitempty"`
-	Shows    [][]int     `json:"shows,omitempty"` // by finding: in which runs of the case it was there
+	Findings int         `json:"findings,omitempty"` // so many of those of its case, in their order
+	Shows    [][]int     `json:"shows,omitempty"`    // by finding: in which runs of the case it was there
 }
 
 func (p *Plan) selection() Selection {
@@ -74,7 +75,7 @@ func (p *Plan) selection() Selection {
 }
 
 func partOf(c CaseResult) *Part {
-	p := &Part{Checked: c.Checked, Fencing: c.Fencing, Fenced: c.Fenced, Shows: c.shows}
+	p := &Part{Checked: c.Checked, Fencing: c.Fencing, Fenced: c.Fenced, Findings: len(c.Findings), Shows: c.shows}
 	for _, o := range c.Outcomes {
 		p.Outcomes = append(p.Outcomes, [2]string{o.word, o.raw})
 	}
@@ -243,12 +244,12 @@ func join(shards []*Report) (*Report, error) {
 		byID[c.ID.String()] = c
 	}
 	sum, elapsed, restarts := Resources{Phases: []Phase{}}, 0.0, 0
-	ends := map[string]mergedEnd{}
+	also := rehearsals{ends: map[string][]CaseResult{}, controls: map[string][]CaseResult{}}
 	for _, r := range shards {
 		if r.Client != "" {
 			whole.client(r.Client)
 		}
-		if err := whole.addShard(r, byID, ends); err != nil {
+		if err := whole.addShard(r, byID, also); err != nil {
 			return nil, err
 		}
 		elapsed, restarts = max(elapsed, r.ElapsedS), restarts+r.Restarts
@@ -259,8 +260,15 @@ func join(shards []*Report) (*Report, error) {
 		}
 	}
 	for _, when := range []string{whenFirst, whenLast} {
-		if e, ok := ends[when]; ok {
-			whole.sanity(when, e.res)
+		if runs := also.ends[when]; len(runs) > 0 {
+			whole.sanity(when, worstRun(runs))
+		}
+	}
+	for id, runs := range also.controls {
+		if _, listed := byID[id]; listed {
+			whole.add(worstRun(runs))
+		} else {
+			whole.sanity(whenControl, worstRun(runs))
 		}
 	}
 	sum.conclude(whole.Results)
@@ -269,16 +277,38 @@ func join(shards []*Report) (*Report, error) {
 	return whole, nil
 }
 
-// mergedEnd is the worst of the sanity runs at one end of the shards.
-type mergedEnd struct{ res CaseResult }
+// rehearsals are the runs without a fault that more than one shard has made, each of
+// which the whole run makes once.
+type rehearsals struct {
+	ends     map[string][]CaseResult // by when
+	controls map[string][]CaseResult // by case
+}
+
+// worstRun is the gravest of several runs of a case, with what only others have found.
+func worstRun(runs []CaseResult) CaseResult {
+	out := runs[0]
+	for _, c := range runs[1:] {
+		if slices.Index(graver, c.Verdict) > slices.Index(graver, out.Verdict) {
+			out = c
+		}
+	}
+	out.Findings, out.shows = slices.Clone(out.Findings), slices.Clone(out.shows)
+	for _, c := range runs {
+		for _, f := range c.Findings {
+			if !slices.ContainsFunc(out.Findings, sameAs(f)) {
+				out.Findings, out.shows = append(out.Findings, f), append(out.shows, nil)
+			}
+		}
+	}
+	return out
+}
 
 // graver orders verdicts, the gravest last.
 var graver = []checker.Verdict{checker.Safe, checker.Skipped, checker.NonStrict, checker.Inconclusive, checker.Nonconforming, checker.Unsafe}
 
-// addShard adds the results of a shard. Of its runs that are no cases of the plan those at
-// its ends are kept for the gravest of all shards; a control that is fine is the case of
-// another shard.
-func (r *Report) addShard(s *Report, byID map[string]Case, ends map[string]mergedEnd) error {
+// addShard adds the results of a shard, but for the runs without a fault: those that
+// other shards have made, too, count once.
+func (r *Report) addShard(s *Report, byID map[string]Case, also rehearsals) error {
 	findings := map[string][]Finding{}
 	for _, f := range s.Findings {
 		findings[f.Case] = append(findings[f.Case], f)
@@ -286,16 +316,25 @@ func (r *Report) addShard(s *Report, byID map[string]Case, ends map[string]merge
 			r.replays[f.Case], r.again[ruleOf{f.Case, f.Rule}] = f.Replayed, f.Reproduced
 		}
 	}
+	twice := map[string]bool{}
 	for _, res := range s.Results {
+		if twice[res.Case] {
+			return usagef("%s has case %s twice", s.file, res.Case)
+		}
+		twice[res.Case] = true
 		c, ok := byID[res.Case]
 		if !ok {
 			return usagef("%s has case %s, which its selection does not have", s.file, res.Case)
 		}
-		back, err := restored(c, res, findings[res.Case])
-		if err != nil {
+		back, err := restored(c, res, findings)
+		switch {
+		case err != nil:
 			return usagef("%s: case %s: %v", s.file, res.Case, err)
+		case c.ID.Fault == NoFault:
+			also.controls[res.Case] = append(also.controls[res.Case], back)
+		default:
+			r.add(back)
 		}
-		r.add(back)
 	}
 	for _, res := range s.Sanity {
 		id, err := ParseCaseID(res.Case)
@@ -303,25 +342,21 @@ func (r *Report) addShard(s *Report, byID map[string]Case, ends map[string]merge
 		if err != nil || !ok {
 			return usagef("%s has a run of %s, which there is not", s.file, res.Case)
 		}
-		back, err := restored(Case{ID: id, Workload: w}, res.Result, findings[res.Case])
+		back, err := restored(Case{ID: id, Workload: w}, res.Result, findings)
 		if err != nil {
 			return usagef("%s: case %s: %v", s.file, res.Case, err)
 		}
 		if res.When == whenControl {
-			if _, listed := byID[res.Case]; !listed || res.Verdict != checker.Safe && res.Verdict != checker.Skipped {
-				r.sanity(whenControl, back)
-			}
-			continue
-		}
-		if e, ok := ends[res.When]; !ok || slices.Index(graver, res.Verdict) > slices.Index(graver, e.res.Verdict) {
-			ends[res.When] = mergedEnd{back}
+			also.controls[res.Case] = append(also.controls[res.Case], back)
+		} else {
+			also.ends[res.When] = append(also.ends[res.When], back)
 		}
 	}
 	return nil
 }
 
-// restored is the result of a case as it was before it was told.
-func restored(c Case, res Result, findings []Finding) (CaseResult, error) {
+// restored is the result of a case as it was before it was told. It takes its findings.
+func restored(c Case, res Result, findings map[string][]Finding) (CaseResult, error) {
 	back := CaseResult{
 		Case: c, Verdict: res.Verdict, Reason: res.Reason, Fired: res.Fired, Repeated: res.Repeated,
 		took: time.Duration(math.Round(res.Seconds * float64(time.Second))),
@@ -329,12 +364,18 @@ func restored(c Case, res Result, findings []Finding) (CaseResult, error) {
 	if !slices.Contains(graver, res.Verdict) {
 		return back, fmt.Errorf("there is no verdict %q", res.Verdict)
 	}
-	for _, f := range findings {
-		back.Findings = append(back.Findings, f.Finding)
-	}
 	if res.Part == nil {
 		return back, errors.New("what a shard says of it is not there")
 	}
+	own := findings[res.Case]
+	n := res.Part.Findings
+	if n < 0 || n > len(own) {
+		return back, fmt.Errorf("it has %d findings, not %d", len(own), n)
+	}
+	for _, f := range own[:n] {
+		back.Findings = append(back.Findings, f.Finding)
+	}
+	findings[res.Case] = own[n:]
 	back.runs, back.shows = res.Runs, res.Part.Shows
 	if back.runs < 0 || back.runs > MaxRepeat || back.runs > 0 && len(back.shows) != len(back.Findings) {
 		return back, errors.New("what it says of its runs is wrong")

@@ -165,6 +165,7 @@ func TestMergeRefuses(t *testing.T) {
 		"which does not fall to shard 1/2":                            {shard(1, 2, func(r *Report) { r.Shard.Index = 2 }), shard(2, 2, func(r *Report) { r.Shard.Index = 1 })},
 		`there is no verdict "fine"`:                                  {shard(1, 1, func(r *Report) { r.Results[0].Verdict = "fine" })},
 		"what a shard says of it is not there":                        {shard(1, 1, func(r *Report) { r.Results[0].Part = nil })},
+		" twice":                                                      {shard(1, 1, func(r *Report) { r.Results[1].Case = r.Results[0].Case })},
 		"which its selection does not have":                           {shard(1, 1, func(r *Report) { r.Results[0].Case = "ticketing/busy/none" })},
 		"was made by another tornwire: there is no workload \"solo\"": {shard(1, 1, func(r *Report) { r.Selection.Workloads = []string{"solo"} })},
 	} {

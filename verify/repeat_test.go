@@ -125,8 +125,8 @@ func TestRandomOfRepetition(t *testing.T) {
 		c.rep = rep
 		return randomOf(seed, c).Uint64()
 	}
-	if draw(1, a, 0) != draw(1, a, 1) || draw(1, a, 2) != draw(1, a, 2) {
-		t.Error("the same run draws differently")
+	if draw(1, a, 0) != draw(1, a, 1) {
+		t.Error("the first of several runs draws differently from the only one")
 	}
 	seen := map[uint64]bool{}
 	for _, n := range []uint64{draw(1, a, 1), draw(1, a, 2), draw(1, a, 3), draw(2, a, 1), draw(1, b, 1), draw(1, b, 2)} {
