@@ -14,7 +14,9 @@ import (
 	"tornwire/verify"
 )
 
-// TestReplayLines: the line that a finding prints is a command line that finds it again:
+// TestReplayLines: the line that a finding prints is a command line that finds it again,
+// unless the report says itself that it did not come back each time (what a client does at
+// the end of a greeting is a race):
 // under each policy that a line has to name, in both dialects, for cases with a fault, for
 // workloads without one and for the runs at both ends.
 func TestReplayLines(t *testing.T) {
@@ -37,9 +39,13 @@ func TestReplayLines(t *testing.T) {
 			if len(r.Findings) == 0 {
 				t.Fatal("nothing was found")
 			}
-			seen := map[string]bool{}
+			seen, sweeps := map[string]bool{}, strings.Contains(c.args, "truncate-fin --seed")
 			for _, f := range r.Findings {
-				if f.Certainty != "certain" || seen[f.Replay] || len(seen) == 3 {
+				if strings.Contains(f.Case, "/sanity/") != (c.defect == "owner-constant") {
+					continue // what came of a timeout at the ends of a run need not come again
+				}
+				shown := f.Reproduced == f.Replayed && (f.Replayed > 0 || !sweeps)
+				if f.Certainty != "certain" || seen[f.Replay] || len(seen) == 3 || !shown {
 					continue
 				}
 				seen[f.Replay] = true
