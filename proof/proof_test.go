@@ -59,7 +59,7 @@ var shrunk = []struct{ defect, rule, id string }{
 	{"enters-anyway", "no-entry-unconfirmed", "ticketing/single[acquire(c1,k,1s,1s)]/s2c.A.1@0:truncate-fin"},
 	{"partial-is-acquired", "no-partial-frame", "ticketing/single[acquire(c1,k,1s,1s)]/s2c.A.1@17:truncate-silence"},
 	{"key-only", "match-triple", "ticketing/single[acquire(c1,k,1s,1s)]/s2c.A.1@0:inject-stray"},
-	{"op-blind", "match-triple", "ticketing/single[acquire(c1,k,1s,1s) release(1) released(1)]/s2c.R.1@0:inject-stray"},
+	{"op-blind", "close-proves-nothing", "ticketing/single[acquire(c1,k,1s,1s) release(1) released(1)]/s2c.R.1@0:inject-stray"},
 	{"fifo-key", "no-fifo", "ticketing/pipelined[hold(k) acquire(c1,k,9s,2s) sent(1) acquire(c1,k,1s,30s) settle(1) free(k) settle(2)]/none"},
 	{"wrong-token-released", "exact-token", "ticketing/single[acquire(c1,k,1s,1s) release(1)]/none"},
 	{"newline-first", "header-by-count", "ticketing/single[acquire(c1,k,1s,1s)]/none"},
