@@ -21,9 +21,9 @@ const (
 	marginFar      = 250 * time.Millisecond // behind the end of the lease
 	marginNear     = 20 * time.Millisecond
 	marginKey      = "margin-1"
-	// marginNoise is how much longer than at best a client may take to tell of a grant that
-	// it got: what it told later stands for another delay.
-	marginNoise = 15 * time.Millisecond
+	// marginNoise is how much later than meant a grant may be given to a client, and how much
+	// longer than at best it may take to tell of that: more stands for another delay.
+	marginNoise = 8 * time.Millisecond
 	marginTries = 8 // of a delay, of which some were noisy
 )
 
@@ -254,7 +254,10 @@ func (m *margin) once(ctx context.Context, delay time.Duration) (MarginProbe, er
 	case conn.lateSince(r.began):
 		return at, errLateAdapter
 	}
-	if took := at.read(events); took > 0 {
+	if late, took := at.read(events); took > 0 {
+		if late > delay+marginNoise {
+			return at, errLateTool
+		}
 		if m.best == 0 || took < m.best {
 			m.best = took
 		}
@@ -317,9 +320,9 @@ func (r *caseRun) delayed(o MarginOptions, by time.Duration) {
 }
 
 // read tells whether the next holder was let in before the client had left, and returns how
-// long the client took to tell of its grant, 0 if it did not.
-func (p *MarginProbe) read(events []history.Event) (took time.Duration) {
-	var over, left, got time.Duration // the lease was; the client; it was given the grant
+// late the client was given its grant, and how long it took to tell of that, 0 if it did not.
+func (p *MarginProbe) read(events []history.Event) (late, took time.Duration) {
+	var granted, over, left, got time.Duration // when it was; the lease was; the client; it was given the grant
 	expired := false                  // before the client left
 	for _, e := range events {
 		switch {
@@ -328,10 +331,10 @@ func (p *MarginProbe) read(events []history.Event) (took time.Duration) {
 		case e.Kind == history.CallResult:
 			p.Outcome, p.Raw = e.Outcome, e.Raw
 			if e.Outcome == history.OutcomeAcquired && got > 0 {
-				took = e.At - got
+				late, took = got-granted, e.At-got
 			}
 		case e.Kind == history.Granted && over == 0:
-			over = e.At + e.Lease
+			granted, over = e.At, e.At+e.Lease
 		case e.Kind == history.Left:
 			left = e.At
 		case e.Kind == history.GrantEnded && e.How == history.Expired && left == 0:
@@ -342,5 +345,5 @@ func (p *MarginProbe) read(events []history.Event) (took time.Duration) {
 	if left > 0 {
 		p.BesideMS = float64((left - over).Microseconds()) / 1000
 	}
-	return took
+	return late, took
 }
