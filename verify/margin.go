@@ -323,7 +323,7 @@ func (r *caseRun) delayed(o MarginOptions, by time.Duration) {
 // late the client was given its grant, and how long it took to tell of that, 0 if it did not.
 func (p *MarginProbe) read(events []history.Event) (late, took time.Duration) {
 	var granted, over, left, got time.Duration // when it was; the lease was; the client; it was given the grant
-	expired := false                  // before the client left
+	expired := false                           // before the client left
 	for _, e := range events {
 		switch {
 		case e.Kind == history.WriteAccepted && e.Dir == frames.ServerToClient && e.Frame.Op == "A":
