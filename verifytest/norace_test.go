@@ -3,3 +3,5 @@
 package verifytest
 
 const share = 1
+
+const sameRuns = 5
