@@ -4,4 +4,4 @@ package verifytest
 
 const share = 1
 
-const sameRuns = 5
+const sameRuns = 3

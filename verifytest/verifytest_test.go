@@ -19,7 +19,7 @@ import (
 
 var (
 	sweepName = flag.String("sweep", "smoke", "smoke, standard or full, of the reference client")
-	runs      = flag.Int("runs", 3, "how often the transcripts are compared")
+	runs      = flag.Int("runs", sameRuns, "how often the transcripts are compared")
 )
 
 func TestMain(m *testing.M) {
