@@ -86,6 +86,15 @@ func (b *Bubble) For() *Bubble {
 // Cases lists the cases of the plan, each workload's together.
 func (b *Bubble) Cases() []Case { return b.p.Cases }
 
+// Sane runs the sanity case of a run: a client that does not acquire and release a free key
+// when nothing is torn has sent nothing that could be, and would be SAFE in most cases. It
+// is INCONCLUSIVE then.
+func (b *Bubble) Sane(ctx context.Context, library func(Inside) adapter.Library) CaseResult {
+	res := b.once(ctx, Case{ID: CaseID{Dialect: b.p.Dialect, Workload: sanity.ID, Fault: NoFault}, Workload: sanity}, library)
+	res.sane()
+	return res
+}
+
 // Run runs one case. The caller is inside a bubble, and nothing of the case is left in
 // it afterwards but what the library has left.
 func (b *Bubble) Run(ctx context.Context, c Case, library func(Inside) adapter.Library) CaseResult {

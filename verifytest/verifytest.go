@@ -136,7 +136,7 @@ func RunLibrary(t *testing.T, o Options, lib func(Inside) adapter.Library) {
 	if len(cases) == 0 {
 		t.Fatal("verifytest: the options select no case")
 	}
-	s := sweep{b: b, lib: lib, strict: o.Strict, told: func(verify.CaseResult) {}}
+	s := sweep{count: &count{}, b: b, lib: lib, strict: o.Strict, told: func(verify.CaseResult) {}}
 	t.Run(cases[0].ID.Dialect, s.run)
 }
 
@@ -144,7 +144,11 @@ func RunLibrary(t *testing.T, o Options, lib func(Inside) adapter.Library) {
 // lives, and for a short time, so that it is worth more than the memory.
 const garbage = 400
 
+// count is of the cases that were run.
+type count struct{ safe, checked atomic.Int64 }
+
 type sweep struct {
+	*count
 	b      *verify.Bubble
 	lib    func(Inside) adapter.Library
 	strict bool
@@ -156,6 +160,12 @@ func (s sweep) run(t *testing.T) {
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(garbage))
 	}
+	var sane verify.CaseResult
+	synctest.Test(t, func(t *testing.T) { sane = s.b.Sane(t.Context(), s.lib) })
+	if sane.Verdict == checker.Inconclusive || sane.Verdict == checker.Skipped {
+		t.Fatalf("nothing can be proved of this client: %s", verify.Describe(sane))
+	}
+	s.report(t, sane)
 	var order []*verify.Workload
 	of := map[*verify.Workload][]verify.Case{}
 	for _, c := range s.b.Cases() {
@@ -166,6 +176,9 @@ func (s sweep) run(t *testing.T) {
 	}
 	for _, w := range order {
 		t.Run(w.ID, func(t *testing.T) { s.workload(t, w, of[w]) })
+	}
+	if s.safe.Load() > 0 && s.checked.Load() == 0 {
+		t.Error("no rule was checked in any case")
 	}
 }
 
@@ -194,6 +207,12 @@ func (s sweep) one(t *testing.T, c verify.Case) {
 	var res verify.CaseResult
 	synctest.Test(t, func(t *testing.T) { res = s.b.Run(t.Context(), c, s.lib) })
 	s.told(res)
+	if res.Verdict == checker.Safe {
+		s.safe.Add(1)
+	}
+	if len(res.Checked) > 0 {
+		s.checked.Add(1)
+	}
 	s.report(t, res)
 }
 

@@ -1,6 +1,7 @@
 package verifytest
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"tornwire/adapter"
 	"tornwire/adapter/reference"
@@ -84,7 +86,7 @@ func transcripts(t *testing.T, o verify.Options) map[string]string {
 	b.Transcribe = true
 	var mu sync.Mutex
 	all := map[string]string{}
-	s := sweep{b: b, lib: referenceOf, told: func(res verify.CaseResult) {
+	s := sweep{count: &count{}, b: b, lib: referenceOf, told: func(res verify.CaseResult) {
 		mu.Lock()
 		defer mu.Unlock()
 		if res.Transcript != "" {
@@ -137,13 +139,48 @@ const failing = "TORNWIRE_TEST_FAILING"
 // again runs tests of this binary with failing set; they must fail.
 func again(t *testing.T, pattern string, args ...string) string {
 	t.Helper()
+	return againAs(t, "1", pattern, args...)
+}
+
+// againAs is again with another value.
+func againAs(t *testing.T, value, pattern string, args ...string) string {
+	t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{"-test.run", pattern}, args...)...)
-	cmd.Env = append(os.Environ(), failing+"=1")
+	cmd.Env = append(os.Environ(), failing+"="+value)
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		t.Fatalf("-run '%s' passed:\n%s", pattern, out)
 	}
 	return string(out)
+}
+
+// never is a client that says error whatever it is asked, and sends nothing.
+type never struct{}
+
+func (never) Acquire(context.Context, string, time.Duration, time.Duration) Result {
+	return Result{Outcome: "error", Raw: "not today"}
+}
+func (never) Close() error { return nil }
+
+// TestProvesNothing: a client that acquires nothing is not SAFE, nor is a run in which no
+// rule is checked.
+func TestProvesNothing(t *testing.T) {
+	switch os.Getenv(failing) {
+	case "":
+	case "rules":
+		RunLibrary(t, Options{Cases: []string{"ticketing/single/none"}, Rules: []string{"no-overstay"}}, referenceOf)
+		return
+	default:
+		RunWith(t, Options{Workloads: []string{"single"}, Sweep: "smoke"}, func(Env) Client { return never{} })
+		return
+	}
+	out := again(t, "^TestProvesNothing$")
+	if !strings.Contains(out, "nothing can be proved of this client: the client did not acquire and release a free key without a fault") || !strings.Contains(out, "not today") {
+		t.Errorf("of a client that acquires nothing:\n%s", out)
+	}
+	if out := againAs(t, "rules", "^TestProvesNothing$"); !strings.Contains(out, "no rule was checked in any case") {
+		t.Errorf("without a rule:\n%s", out)
+	}
 }
 
 // TestOptions: what cannot be run is fatal, and said.
