@@ -47,14 +47,11 @@ func marginCommand() *cobra.Command {
 }
 
 func (f *marginFlags) run(cmd *cobra.Command, args []string) error {
-	dash := cmd.ArgsLenAtDash()
-	switch {
-	case dash < 0 && len(args) > 0 || dash > 0:
-		return usagef("unexpected argument %q: the adapter's command goes behind --", args[0])
-	case dash == 0 && len(args) == 0:
-		return usagef("there is no adapter command behind --")
-	case f.format != "text" && f.format != "json":
-		return usagef("there is no format %q%s; formats are text and json", f.format, verify.DidYouMean(f.format, []string{"text", "json"}))
+	if err := onlyAdapter(cmd, args); err != nil {
+		return err
+	}
+	if err := checkFormat(f.format); err != nil {
+		return err
 	}
 	if f.opts.Dialect == "ticketing-v0" && !cmd.Flags().Changed("wait") {
 		f.opts.Wait = f.opts.Lease + 4*time.Second

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"tornwire/verify"
@@ -32,10 +33,29 @@ func (o *output) flags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.reports, "report", nil, "write a report: json=FILE, or baseline=FILE: what was found, as a file for --baseline to be filled in; repeatable")
 }
 
+// checkFormat checks --format.
+func checkFormat(format string) error {
+	if format != "text" && format != "json" {
+		return usagef("there is no format %q%s; formats are text and json", format, verify.DidYouMean(format, []string{"text", "json"}))
+	}
+	return nil
+}
+
+// onlyAdapter checks that a command's only arguments are the adapter's command.
+func onlyAdapter(cmd *cobra.Command, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case dash < 0 && len(args) > 0 || dash > 0:
+		return usagef("unexpected argument %q: the adapter's command goes behind --", args[0])
+	case dash == 0 && len(args) == 0:
+		return usagef("there is no adapter command behind --")
+	}
+	return nil
+}
+
 // check checks the flags.
 func (o *output) check() (err error) {
-	if o.format != "text" && o.format != "json" {
-		return usagef("there is no format %q%s; formats are text and json", o.format, verify.DidYouMean(o.format, []string{"text", "json"}))
+	if err := checkFormat(o.format); err != nil {
+		return err
 	}
 	if o.files, err = reportFiles(o.reports); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +71,11 @@ func (f *shrinkFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	for _, p := range files {
+		if err := canWrite(p.name); err != nil {
+			return fmt.Errorf("cannot write the proof: %w", err)
+		}
+	}
 	binding, err := f.readBinding(len(files))
 	if err != nil {
 		return err
@@ -124,11 +130,7 @@ func proofFiles(words []string) ([]proofFile, error) {
 		if !ok || name == "" {
 			return nil, usagef("--proof %q is not of the form LANGUAGE=FILE", w)
 		}
-		known := false
-		for _, l := range proof.Languages() {
-			known = known || l == lang
-		}
-		if !known {
+		if !slices.Contains(proof.Languages(), lang) {
 			return nil, usagef("--proof: there is no proof in %q%s; languages are %s", lang, verify.DidYouMean(lang, proof.Languages()), strings.Join(proof.Languages(), ", "))
 		}
 		out = append(out, proofFile{lang, name})

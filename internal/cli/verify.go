@@ -79,12 +79,8 @@ func verifyCommand() *cobra.Command {
 
 // run checks the whole command line before anything starts.
 func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
-	dash := cmd.ArgsLenAtDash()
-	switch {
-	case dash < 0 && len(args) > 0 || dash > 0:
-		return usagef("unexpected argument %q: the adapter's command goes behind --", args[0])
-	case dash == 0 && len(args) == 0:
-		return usagef("there is no adapter command behind --")
+	if err := onlyAdapter(cmd, args); err != nil {
+		return err
 	}
 	if cmd.Flags().Changed("parallel") && f.opts.Parallel < 1 {
 		return usagef("--parallel is %d, not 1 to %d", f.opts.Parallel, verify.MaxParallel)
