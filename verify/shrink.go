@@ -32,6 +32,9 @@ type ShrinkOptions struct {
 	Rule string        // that must still be broken; "": the gravest that the case breaks
 	Runs int           // at most so many, 1 to MaxShrinkRuns; 0: 600
 	Time time.Duration // at most so long, 1 s to MaxShrinkTime; 0: 5 minutes
+	// Right makes an adapter of a client that is right. A smaller case in which it breaks the
+	// rule, too, tells nothing of the other, and is not taken; nil: that is not looked at.
+	Right Starter
 	// Step, if not nil, is told of each smaller case that still breaks the rule.
 	Step func(Shrunk)
 }
@@ -429,6 +432,10 @@ func (s *shrinker) confirm(ctx context.Context) {
 	for back := range min(shrinkBack, len(s.stack)) {
 		at := len(s.stack) - 1 - back
 		found := s.found(ctx, s.stack[at].c)
+		if found > 0 && s.blamesAll(ctx, s.stack[at].c) {
+			found = 0
+			s.best.Stopped = "a right client breaks the rule in a smaller case, too"
+		}
 		if found > most {
 			best, most = at, found
 		}
@@ -439,6 +446,18 @@ func (s *shrinker) confirm(ctx context.Context) {
 	x := s.stack[best]
 	s.set(x.c, x.t, x.f, x.events)
 	s.best.Found, s.best.Confirmed = max(most, 0), shrinkConfirms
+}
+
+// blamesAll tells whether a right client breaks the rule in a case, too.
+func (s *shrinker) blamesAll(ctx context.Context, c Case) bool {
+	if s.o.Right == nil {
+		return false
+	}
+	r := &runner{p: s.p, started: time.Now(), report: newReport(s.p), control: map[string]CaseResult{}, policy: s.policy, pulse: s.pulse, stop: s.stop}
+	r.pool = newAdapters(1, s.o.Right, s.p.Dialect)
+	defer r.pool.close()
+	_, ok := s.breaks(r.runNow(ctx, c))
+	return ok
 }
 
 // found counts the runs of a case that break the rule.

@@ -59,6 +59,18 @@ func shrunkOf(t *testing.T, defect, id string, o ShrinkOptions) *Shrunk {
 	return nil
 }
 
+// TestShrinkBlamesOne: a case in which a right client breaks the rule, too, is no case of
+// the wrong one. Here the one that is taken for right is as wrong.
+func TestShrinkBlamesOne(t *testing.T) {
+	t.Parallel()
+	for _, right := range []string{"", "enters-anyway"} {
+		s := shrunkOf(t, "enters-anyway", "ticketing/single/c2s.A.1@20:truncate-fin", ShrinkOptions{Rule: "no-entry-unconfirmed", Right: Library(wrong(t, right))})
+		if same := right != ""; same != (s.Found == 0) || same != strings.Contains(s.Stopped, "a right client breaks the rule") {
+			t.Errorf("beside %q: found %d times, %q", right, s.Found, s.Stopped)
+		}
+	}
+}
+
 // TestNotShrunk: what does not fail is not shrunk, and said to be so.
 func TestNotShrunk(t *testing.T) {
 	t.Parallel()

@@ -93,6 +93,7 @@ func (f *shrinkFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	f.shrink.Right = verify.Library(reference.Library())
 	f.shrink.Step = func(s verify.Shrunk) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "run %d: %s in %s\n", s.Runs, count(s.Calls, "call"), s.Case)
 	}
@@ -110,6 +111,10 @@ func (f *shrinkFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if err := writeShrunk(cmd.OutOrStdout(), s); err != nil {
 		return err
+	}
+	if s.Found == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "tornwire: what is left did not break the rule when it was run again, or is no mistake of this client alone; there is no proof")
+		return exitError{verify.ExitInconclusive}
 	}
 	if err := f.writeProofs(cmd.OutOrStdout(), cmd.ErrOrStderr(), s, files, binding); err != nil {
 		return err
