@@ -40,6 +40,7 @@ type CaseResult struct {
 	// a run; "" if there is none.
 	sent, asked string
 	notRun      bool // the run was stopped before it was over
+	late        bool // it was too late to judge, each time
 	// Transcript is what went over the wire, by session and direction, with times; only
 	// where it is asked for.
 	Transcript string
@@ -63,6 +64,7 @@ type runner struct {
 	started    time.Time
 	watch      *stopwatch
 	keep       bool // the histories, for who runs the cases
+	hasty      bool // a case whose fault does not fire is not tried again
 
 	mu       sync.Mutex
 	control  map[string]CaseResult // by workload: its run without a fault

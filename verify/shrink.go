@@ -22,7 +22,8 @@ const (
 	shrinkAtOnce    = 24 // cases in flight
 	shrinkRounds    = 40 // of one kind of change
 	shrinkConfirms  = 3  // runs of the case that is left
-	shrinkBack      = 4  // cases that are confirmed in turn, if that does not succeed each time
+	shrinkBack      = 12 // cases that are confirmed in turn, if that does not succeed each time
+	shrinkLate      = 2  // more runs of a case that was too late to judge
 	maxShrinkStages = 3
 )
 
@@ -140,6 +141,7 @@ type shrinker struct {
 	story story
 	grave checker.Severity
 	stack []accepted // the smaller ones last
+	sure  bool       // the first case breaks the rule each time
 
 	mu sync.Mutex // Runs
 }
@@ -159,6 +161,8 @@ func (s *shrinker) shrink(ctx context.Context, c Case) (*Shrunk, error) {
 	}
 	s.accept(c, told, f, res.events)
 	s.best.FirstCalls, s.best.FirstSteps = s.best.Calls, s.best.Steps
+	s.hasty = true
+	_, s.sure = s.breaks(s.run1(ctx, c))
 	if tells || s.begin(ctx, c.ID, told) {
 		s.reduce(ctx)
 	} else if !s.spent() {
@@ -349,6 +353,9 @@ func (s *shrinker) try(ctx context.Context, cases []Case, stories []story) bool 
 			wg.Go(func() {
 				res := s.run1(ctx, c)
 				f, ok := s.breaks(res)
+				if ok && s.sure { // and did not by chance, which the next changes would build on
+					_, ok = s.breaks(s.run1(ctx, c))
+				}
 				over <- done{i, f, res.events, ok}
 				<-room
 			})
@@ -372,10 +379,16 @@ func (s *shrinker) try(ctx context.Context, cases []Case, stories []story) bool 
 }
 
 func (s *shrinker) run1(ctx context.Context, c Case) CaseResult {
-	s.mu.Lock()
-	s.best.Runs++
-	s.mu.Unlock()
-	return s.runNow(ctx, c)
+	for again := 0; ; again++ {
+		s.mu.Lock()
+		s.best.Runs++
+		s.mu.Unlock()
+		res := s.runNow(ctx, c)
+		if !res.late || again == shrinkLate || s.spent() {
+			return res
+		}
+		s.pulse.rest(ctx)
+	}
 }
 
 // breaks finds what a run certainly shows of the rule, no less grave than at first.

@@ -21,7 +21,7 @@ func TestShrink(t *testing.T) {
 		{"enters-anyway", "ticketing/single/c2s.A.1@20:truncate-fin", "no-entry-unconfirmed", "ticketing/single[acquire(c1,k,1s,1s)]/s2c.A.1@0:truncate-fin", 1},
 		{"partial-is-acquired", "ticketing/single/s2c.A.1@20:truncate-silence", "no-partial-frame", "ticketing/single[acquire(c1,k,1s,1s)]/s2c.A.1@17:truncate-silence", 1},
 		{"wrong-token-released", "ticketing/single/c2s.R.1@18:truncate-fin", "exact-token", "ticketing/single[acquire(c1,k,1s,1s) release(1)]/none", 0},
-		{"release-by-key", "ticketing-v0/expired/none", "release-own", "ticketing-v0/expired[acquire(c1,", 0},
+		{"release-by-key", "ticketing-v0/expired/none", "release-own", "ticketing-v0/expired[acquire(c1,k,1s,1s) expired(k) take(k) release(1)]/none", 0},
 		{"key-only", "ticketing/single/s2c.A.1@0:inject-stray", "match-triple", "ticketing/single[acquire(c1,k,1s,1s)]/s2c.A.1@0:inject-stray", 1},
 	} {
 		t.Run(x.defect, func(t *testing.T) {
@@ -30,8 +30,7 @@ func TestShrink(t *testing.T) {
 			if s.Calls != 1 || s.Faults != x.faults || s.Finding.Rule != x.rule {
 				t.Errorf("%d calls, %d faults, %s: %s", s.Calls, s.Faults, s.Finding.Rule, s.Case)
 			}
-			// A call more or less is never left to chance, and a step may be, on a busy machine.
-			if !strings.HasPrefix(s.Case.String(), x.to) && s.Found == s.Confirmed {
+			if !strings.HasPrefix(s.Case.String(), x.to) {
 				t.Errorf("it became %s, not %s", s.Case, x.to)
 			}
 			r := runPlan(t, Options{Cases: []string{s.Case.String()}, Profile: "official", Start: Library(wrong(t, x.defect))})
@@ -42,6 +41,8 @@ func TestShrink(t *testing.T) {
 	}
 }
 
+// shrunkOf shrinks until the machine was not too busy for all that shrinking did: a
+// smaller case is never taken on less than two runs, but one may be lost to lateness.
 func shrunkOf(t *testing.T, defect, id string, o ShrinkOptions) *Shrunk {
 	t.Helper()
 	p, err := NewPlan(Options{Cases: []string{id}, Profile: "official", Start: Library(wrong(t, defect))})
@@ -50,10 +51,14 @@ func shrunkOf(t *testing.T, defect, id string, o ShrinkOptions) *Shrunk {
 	}
 	for range busyTries {
 		s, err := Shrink(t.Context(), p, o)
-		if err == nil {
+		switch {
+		case err != nil:
+			t.Log(err)
+		case s.Found == s.Confirmed || s.Stopped != "":
 			return s
+		default:
+			t.Logf("%s was found %d of %d times", s.Case, s.Found, s.Confirmed)
 		}
-		t.Log(err)
 	}
 	t.Fatal("the case does not fail")
 	return nil

@@ -292,7 +292,8 @@ func storyFrame(g *frames.Grammar, f FrameID, w *Workload, s story) (Expected, e
 	return x, nil
 }
 
-// run tells the story. At its end it waits for every call, and closes the clients.
+// run tells the story. At its end it waits for every call and release, and closes the
+// clients.
 func (s story) run(r *caseRun) {
 	t := &telling{r: r, tokens: map[string]uint64{}, asked: map[string]int{}, waits: map[int]func(){}, settled: map[int]bool{}}
 	for _, x := range s {
@@ -303,6 +304,9 @@ func (s story) run(r *caseRun) {
 	}
 	for i, c := range t.calls {
 		t.settle(i+1, c)
+		if wait := t.waits[i+1]; wait != nil {
+			wait()
+		}
 	}
 	for _, name := range t.clients {
 		r.close(name)

@@ -37,7 +37,7 @@ func (r *runner) runCase(ctx context.Context, c Case) CaseResult {
 		case errors.Is(t.err, errLate) && late < lateTries:
 			late++
 			r.pulse.rest(ctx)
-		case errors.Is(t.err, errUnfired) && unfired < unfiredTries:
+		case errors.Is(t.err, errUnfired) && unfired < unfiredTries && !r.hasty:
 			unfired++
 		case isFailure(t.err) && broken < adapterTries:
 			broken++
@@ -68,6 +68,7 @@ func (t *try) unjudged() {
 	}
 	t.Reason = t.err.Error()
 	t.notRun = errors.Is(t.err, errNotRun)
+	t.late = errors.Is(t.err, errLate)
 }
 
 // runNow runs a case as soon as it may start.
