@@ -26,6 +26,7 @@ type Selection struct {
 	Repeat      int           `json:"repeat,omitempty"` // how often each case is run, if not once
 	Grace       time.Duration `json:"grace_ns"`
 	Tolerance   time.Duration `json:"tolerance_ns"`
+	Timeout     time.Duration `json:"timeout_ns"` // of a case
 	Strict      bool          `json:"strict"`
 	Upstream    string        `json:"upstream,omitempty"`
 	SecretFile  string        `json:"secret_file,omitempty"`
@@ -52,7 +53,7 @@ type Part struct {
 func (p *Plan) selection() Selection {
 	s := Selection{
 		Sweep: p.Sweep, Workloads: p.Workloads, Faults: p.Faults, Rules: p.Rules, Cases: p.Options.Cases, Strict: p.Strict,
-		Grace: checker.DefaultGrace, Tolerance: checker.DefaultTolerance, Upstream: p.Upstream, SecretFile: p.SecretFile,
+		Grace: checker.DefaultGrace, Tolerance: checker.DefaultTolerance, Timeout: p.Timeout, Upstream: p.Upstream, SecretFile: p.SecretFile,
 		ClosedWorld: p.ClosedWorld, KeyPrefix: p.KeyPrefix, Command: p.Command,
 	}
 	if p.Repeat > 1 {
@@ -205,7 +206,7 @@ func planOf(r *Report) (*Plan, error) {
 	s := r.Selection
 	o := Options{
 		Dialect: r.Dialect, Workloads: s.Workloads, Faults: s.Faults, Rules: s.Rules, Cases: s.Cases, Sweep: s.Sweep, Seed: r.Seed,
-		Profile: r.Profile, Busy: r.Busy, Grace: &s.Grace, Tolerance: &s.Tolerance, Strict: s.Strict, Command: s.Command, Version: r.Version,
+		Profile: r.Profile, Busy: r.Busy, Grace: &s.Grace, Tolerance: &s.Tolerance, Timeout: s.Timeout, Strict: s.Strict, Command: s.Command, Version: r.Version,
 		Upstream: s.Upstream, SecretFile: s.SecretFile, ClosedWorld: s.ClosedWorld, KeyPrefix: s.KeyPrefix,
 		Repeat: s.Repeat,
 	}

@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 
 	"tornwire/checker"
 	"tornwire/history"
@@ -73,6 +74,8 @@ type manifest struct {
 	Shard     *Shard   `json:"shard,omitempty"`
 	Whole     int      `json:"whole,omitempty"`
 	Repeat    int      `json:"repeat,omitempty"` // how often each case was run
+	// Timeout is that of a case.
+	Timeout time.Duration `json:"timeout_ns,omitempty"`
 }
 
 // When a recorded run of a case was made. A replay is one that confirms a finding.

@@ -319,6 +319,7 @@ func (rec *Recorded) plan(o CheckOptions) (*Plan, error) {
 		Dialect: m.Policy.Dialect, Sweep: m.Sweep, Seed: m.Seed, Strict: m.Strict, Command: m.Command, Version: m.Version,
 		Profile: m.Policy.Profile, Busy: m.Policy.Busy, Grace: m.Policy.Grace, Tolerance: m.Policy.Tolerance, Rules: o.Rules, Baseline: o.Baseline,
 		Upstream: m.Upstream, SecretFile: m.SecretFile, KeyPrefix: m.KeyPrefix, ClosedWorld: m.Policy.ClosedWorld,
+		Timeout: m.Timeout,
 	}}
 	if o.Profile != "" {
 		p.Profile = o.Profile

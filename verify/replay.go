@@ -30,6 +30,9 @@ func (p *Plan) replay(id CaseID) string {
 	if p.Tolerance != nil && *p.Tolerance != checker.DefaultTolerance {
 		words = append(words, "--tolerance", p.Tolerance.String())
 	}
+	if p.Timeout != DefaultTimeout && p.Timeout != 0 {
+		words = append(words, "--timeout", p.Timeout.String())
+	}
 	words = append(words, p.upstreamWords()...)
 	if len(p.Command) == 0 {
 		if p.Profile != "official" {

@@ -180,7 +180,7 @@ func (r *runner) begin() {
 		Schema: recordSchema, Tool: "tornwire", Version: r.p.Version, Client: r.report.Client, Sweep: r.p.Sweep, Seed: r.p.Seed,
 		Strict: r.p.Strict, Command: r.p.Command, Policy: r.policy, Limit: r.p.descriptors, Baseline: r.p.Baseline,
 		Upstream: r.p.Upstream, SecretFile: r.p.SecretFile, KeyPrefix: r.p.KeyPrefix,
-		Workloads: r.p.Workloads, Faults: r.p.Faults, Rules: r.p.Rules, Named: r.p.Options.Cases, Shard: r.p.Shard, Whole: r.p.whole, Repeat: r.p.Repeat,
+		Workloads: r.p.Workloads, Faults: r.p.Faults, Rules: r.p.Rules, Named: r.p.Options.Cases, Shard: r.p.Shard, Whole: r.p.whole, Repeat: r.p.Repeat, Timeout: r.p.Timeout,
 	}
 	if m.Policy.Dialect == "" {
 		m.Policy = checker.Policy{

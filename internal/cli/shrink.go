@@ -23,6 +23,8 @@ type shrinkFlags struct {
 	shrink  verify.ShrinkOptions
 	proofs  []string
 	binding string
+
+	grace, tolerance time.Duration
 }
 
 func shrinkCommand() *cobra.Command {
@@ -51,6 +53,9 @@ func shrinkCommand() *cobra.Command {
 	fs.Uint64Var(&f.opts.Seed, "seed", verify.DefaultSeed, "seed of everything random")
 	fs.StringVar(&f.opts.Profile, "profile", "", "any or official, as for verify")
 	fs.StringVar(&f.opts.Busy, "busy", checker.BusyUnsettled, "unsettled, final or retry, as for verify")
+	fs.DurationVar(&f.grace, "grace", checker.DefaultGrace, "how long after a call's deadline a client may wait for T or B, as for verify")
+	fs.DurationVar(&f.tolerance, "tolerance", checker.DefaultTolerance, "how much later than that a session is still open before it is a finding, as for verify")
+	fs.DurationVar(&f.opts.Timeout, "timeout", verify.DefaultTimeout, "time limit of one case, 1s to 1h")
 	return cmd
 }
 
@@ -67,6 +72,9 @@ func (f *shrinkFlags) run(cmd *cobra.Command, args []string) error {
 	if f.shrink.Runs < 1 || f.shrink.Time <= 0 {
 		return usagef("--runs is %d and --time %s: they are 1 to %d and 1s to %s", f.shrink.Runs, f.shrink.Time, verify.MaxShrinkRuns, verify.MaxShrinkTime)
 	}
+	if f.opts.Timeout == 0 {
+		return usagef("--timeout is 0s, not 1s to 1h")
+	}
 	files, err := proofFiles(f.proofs)
 	if err != nil {
 		return err
@@ -80,6 +88,7 @@ func (f *shrinkFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	f.opts.Grace, f.opts.Tolerance = &f.grace, &f.tolerance
 	f.opts.Cases, f.opts.Command, f.opts.Version = args[:1], args[dash:], Version()
 	if len(f.opts.Command) > 0 {
 		f.opts.Start = verify.Command(f.opts.Command...)
