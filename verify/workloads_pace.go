@@ -71,7 +71,7 @@ func (h *hotRate) count(since time.Duration) {
 func (h hotRate) least() int { return min(h[0], h[1], h[2]) }
 
 const (
-	unhurried = 8  // connections a second that are few, whatever the machine did
+	unhurried = 8  // connections a second that are few, unless hardly more were possible
 	hurried   = 30 // that are many
 )
 
@@ -79,7 +79,8 @@ const (
 // so often that this is certain, at a time when this machine was so slow that one
 // without pauses would not have come much more often.
 func hidesPace(came, possible hotRate) bool {
-	return came.least() > unhurried && came.least() <= hurried && possible.least() < 2*hurried
+	few := came.least() == 0 || came.least() <= unhurried && came.least() <= possible.least()/4
+	return !few && came.least() <= hurried && possible.least() < 2*hurried
 }
 
 // connectRate counts the connections to the proxy.

@@ -21,7 +21,9 @@ func TestHidesPace(t *testing.T) {
 		{35 * time.Millisecond, 59, true},
 		{100 * time.Millisecond, 59, true},
 		{110 * time.Millisecond, 60, false},
-		{125 * time.Millisecond, 9, false},
+		{125 * time.Millisecond, 9, true},
+		{125 * time.Millisecond, 31, true},
+		{125 * time.Millisecond, 32, false},
 	} {
 		var ev []history.Event
 		for at := time.Second; at < 4200*time.Millisecond; at += c.every {
