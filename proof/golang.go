@@ -20,8 +20,8 @@ func (golang) binding(c Case) string {
 type object map[string]any
 var adapter, answers, ask = exec.Command(` + strings.Join(words, ", ") + `), map[float64]chan object{}, func(float64, object) object { return nil }
 func connect(addr string) {
-	in, _ := adapter.StdinPipe(); out, _ := adapter.StdoutPipe(); adapter.Start()
-	go func() { for d, a := json.NewDecoder(out), (object{}); d.Decode(&a) == nil; a = nil { if a["type"] != "started" { lock(func() { answers[a["id"].(float64)] <- a }) } } }()
+	in, _ := adapter.StdinPipe(); out, _ := adapter.StdoutPipe(); if err := adapter.Start(); err != nil { panic(err) }
+	go func() { for d, a := json.NewDecoder(out), (object{}); d.Decode(&a) == nil; a = nil { if a["type"] != "started" { lock(func() { answers[a["id"].(float64)] <- a }) } }; panic("the adapter has ended, or wrote what is not JSON") }()
 	ask = func(id float64, q object) object {
 		q["id"] = id
 		c, line := make(chan object, 1), []byte{}; line, _ = json.Marshal(q)
@@ -79,7 +79,7 @@ func want(op byte, limit time.Duration) (r *request) { until(limit, func() bool 
 	} else {
 		b.WriteString("go func() { for c, err := l.AcceptTCP(); err == nil; c, err = l.AcceptTCP() { go serve(c) } }()\n")
 	}
-	b.WriteString("connect(l.Addr().String())\n")
+	fmt.Fprintf(&b, "time.AfterFunc(%d*time.Second, func() { panic(\"the client or its adapter hangs\") })\nconnect(l.Addr().String())\n", w.longest())
 	w.render(&b, "; ", func(l line) string { return v.line(l, c) })
 	b.WriteString("}\n")
 	return b.String()
@@ -96,7 +96,11 @@ func (golang) line(l line, c Case) string {
 		if l.optional {
 			return fmt.Sprintf("r%d := want('%s', %s); _ = r%d // or none", l.req, l.op, limit, l.req)
 		}
-		return fmt.Sprintf("r%d := want('%s', 5*time.Second); if r%d == nil { t.Fatal(\"no %s came\") }", l.req, l.op, l.req, l.op)
+		end := "Fatal"
+		if l.req > 1 {
+			end = "Skip"
+		}
+		return fmt.Sprintf("r%d := want('%s', 5*time.Second); if r%d == nil { t.%s(%q) }", l.req, l.op, l.req, end, l.absent())
 	case doSend:
 		return fmt.Sprintf("if r%d != nil { send(r%d, %q, %d, %d) }", l.req, l.req, l.text, l.from, l.to)
 	case doFIN:

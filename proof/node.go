@@ -14,10 +14,9 @@ func (node) binding(c Case) string {
 	return `import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 const adapter = spawn(` + quoted(cmd[0]) + `, ` + quoted(append([]string{}, cmd[1:]...)) + `, { stdio: ['pipe', 'pipe', 'inherit'] }), answers = new Map();
-createInterface({ input: adapter.stdout }).on('line', (l) => {
-  const a = JSON.parse(l);
-  if (a.type !== 'started') answers.get(a.id)(a);
-});
+for (const e of ['error', 'close']) adapter.on(e, () => broken('the adapter has ended'));
+adapter.stdin.on('error', () => {});
+createInterface({ input: adapter.stdout }).on('line', (l) => { const a = JSON.parse(l); if (a.type !== 'started') answers.get(a.id)(a); });
 const ask = (id, type, more) => new Promise((done) => {
   answers.set(id, done);
   adapter.stdin.write(JSON.stringify({ type, id, ...more }) + '\n');
@@ -34,8 +33,9 @@ func (v node) text(head, binding string, w *writer, c Case) string {
 	imports, rest := hoisted(binding, func(l string) bool { return strings.HasPrefix(l, "import ") })
 	var b strings.Builder
 	b.WriteString(head)
-	b.WriteString("// It is a module for Node 18.3 or later (.mjs); the exit code is 0 if the client is right, and 1 if it is not.\n")
+	b.WriteString("// It is a module for Node 18.3 or later (.mjs); the exit code is 0 if the client is right, 1 if it is not, 2 if that cannot be told.\n")
 	b.WriteString("import net from 'node:net';\nimport { setTimeout as sleep } from 'node:timers/promises';\n" + imports)
+	fmt.Fprintf(&b, "const broken = (why) => { console.error(why); process.exit(2); };\nprocess.on('uncaughtException', broken); setTimeout(broken, %d000, 'the client or its adapter hangs');\n", w.longest())
 	b.WriteString("// The library: connect(addr), acquire(n, key, wait, lease) -> { outcome, token }, release(n) -> outcome; all are promises.\n")
 	b.WriteString(rest)
 	fmt.Fprintf(&b, "const seen = [], told = {}, freed = {}, left = new Set(), fixed = { A: %d, R: %d };\n", w.fixed("A"), w.fixed("R"))
@@ -88,7 +88,11 @@ func (node) line(l line, c Case) string {
 		if l.optional {
 			return fmt.Sprintf("const r%d = await want('%s', %d); // or none", l.req, l.op, ms)
 		}
-		return fmt.Sprintf("const r%d = (await want('%s', 5000)) ?? check(false, 'no %s came');", l.req, l.op, l.op)
+		end := "broken('" + l.absent() + "')"
+		if l.req > 1 {
+			end = "process.exit(console.log('" + l.absent() + "'))"
+		}
+		return fmt.Sprintf("const r%d = (await want('%s', 5000)) || %s;", l.req, l.op, end)
 	case doSend:
 		return fmt.Sprintf("send(r%d, '%s', %d, %d);", l.req, l.text, l.from, l.to)
 	case doFIN:

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
 
 	"tornwire/checker"
 	"tornwire/frames"
@@ -99,9 +101,17 @@ func header(mark string, c Case) string {
 		"Seen: " + c.Finding.Message,
 	}
 	for i, l := range lines {
-		lines[i] = mark + " " + strings.ReplaceAll(strings.ReplaceAll(l, "\n", " "), "\r", " ")
+		lines[i] = mark + " " + strings.Map(inLine, l)
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// inLine replaces what ends a line in any of the languages.
+func inLine(r rune) rune {
+	if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) {
+		return ' '
+	}
+	return r
 }
 
 func sentence(c Case) string {
@@ -127,6 +137,24 @@ func (w *writer) render(b *strings.Builder, joined string, text func(line) strin
 		b.WriteString(text(l))
 	}
 	b.WriteByte('\n')
+}
+
+// absent is what a proof says where a request does not come. Without the first nothing can
+// be told; a client that does not send a later one is not brought to where it could be wrong.
+func (l line) absent() string {
+	if l.req == 1 {
+		return fmt.Sprintf("no %s came: the script does not fit this client", l.op)
+	}
+	return fmt.Sprintf("ok: no %s came, so that the defect cannot show", l.op)
+}
+
+// longest is how many seconds the script can take, and a minute more: what lasts longer hangs.
+func (w *writer) longest() int {
+	sum := time.Minute
+	for _, l := range w.lines {
+		sum += l.limit
+	}
+	return int(sum / time.Second)
 }
 
 // fixed is the size of the fixed fields of a request.

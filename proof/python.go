@@ -18,7 +18,7 @@ def ask(n, kind, **more):
     while (a := answers[n].get())["type"] == "started": pass
     return a
 def connect(addr):
-    spawn(lambda: [answers[a["id"]].put(a) for a in map(json.loads, adapter.stdout)])
+    spawn(lambda: ([answers[a["id"]].put(a) for a in map(json.loads, adapter.stdout)], broken("the adapter has ended")))
     ask(0, "init", version=1, dialect=` + quoted(c.Dialect) + `)
     ask(1, "open", client="c1", addresses=[addr], secret="")
 def acquire(n, key, wait, lease):
@@ -30,9 +30,11 @@ def release(n): return ask(20 + n, "release", client="c1", call=10 + n)["outcome
 func (p python) text(head, binding string, w *writer, c Case) string {
 	var b strings.Builder
 	b.WriteString(head)
-	b.WriteString("# It needs Python 3.8 or later; the exit code is 0 if the client is right, and 1 if it is not.\n")
-	b.WriteString("import os, socket, struct, threading, time, types\n")
+	b.WriteString("# It needs Python 3.8 or later; the exit code is 0 if the client is right, 1 if it is not, 2 if that cannot be told.\n")
+	b.WriteString("import os, socket, struct, sys, threading, time, types\n")
 	b.WriteString("def spawn(f, *args): threading.Thread(target=f, args=args, daemon=True).start()\n")
+	b.WriteString("def broken(*why): print(*why, file=sys.stderr, flush=True); os._exit(2)\nsys.excepthook = threading.excepthook = broken; ")
+	fmt.Fprintf(&b, "spawn(lambda: (time.sleep(%d), broken(\"the client or its adapter hangs\")))\n", w.longest())
 	b.WriteString("# The library: connect(addr), acquire(n, key, wait, lease) -> outcome, token, release(n) -> outcome.\n")
 	b.WriteString(binding + "\n")
 	fmt.Fprintf(&b, "seen, told, freed, left, fixed = [], {}, {}, set(), {b\"A\": %d, b\"R\": %d}\n", w.fixed("A"), w.fixed("R"))
@@ -86,7 +88,11 @@ func (python) line(l line, c Case) string {
 		if l.optional {
 			return fmt.Sprintf("r%d = want(%q, %s)  # or none", l.req, l.op, limit)
 		}
-		return fmt.Sprintf("r%d = want(%q, 5) or check(False, \"no %s came\")", l.req, l.op, l.op)
+		end := fmt.Sprintf("broken(%q)", l.absent())
+		if l.req > 1 {
+			end = fmt.Sprintf("(print(%q, flush=True), os._exit(0))", l.absent())
+		}
+		return fmt.Sprintf("r%d = want(%q, 5) or %s", l.req, l.op, end)
 	case doSend:
 		return fmt.Sprintf("if r%d: send(r%d, %q, %d, %d)", l.req, l.req, l.text, l.from, l.to)
 	case doFIN:

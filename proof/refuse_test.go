@@ -1,8 +1,13 @@
 package proof_test
 
 import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"tornwire/checker"
 	"tornwire/history"
@@ -35,6 +40,32 @@ func TestRefused(t *testing.T) {
 	} {
 		if text, err := proof.Write(x.lang, x.c); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v\n%s", says, err, text)
+		}
+	}
+}
+
+// TestBroken: where the adapter cannot be used, a proof ends and says that, and not that the
+// client is wrong; a name in its header ends no comment.
+func TestBroken(t *testing.T) {
+	t.Parallel()
+	c := failing(t, "resend-new-owner", "one-attempt", "ticketing/single[acquire(c1,k,1s,1s)]/s2c.A.1@0:truncate-fin")
+	c.Client = "lock\u2028client\u0085 \x0b2"
+	for lang, program := range map[string]string{"node": "node", "python": "python3"} {
+		for name, command := range map[string][]string{"ends": {program, "nowhere.file"}, "missing": {"./nowhere"}, "logs": {"echo", "ready"}} {
+			t.Run(lang+" "+name, func(t *testing.T) {
+				t.Parallel()
+				need(t, program)
+				file, c := filepath.Join(t.TempDir(), "proof.mjs"), c
+				c.Command = command
+				write(t, lang, file, c)
+				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+				defer cancel()
+				out, err := exec.CommandContext(ctx, program, file).CombinedOutput()
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.ExitCode() != 2 {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
 		}
 	}
 }

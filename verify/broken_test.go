@@ -28,6 +28,7 @@ func TestAdapterThatNeverStarts(t *testing.T) {
 		"long-first": {"line of over 65536 bytes"},
 		"refuse":     {"refused init: no library here"},
 		"nameless":   {"init_ok without client"},
+		"wordy":      {`init_ok declares outcome "timeuot"`, `did you mean timeout?`},
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

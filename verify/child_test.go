@@ -104,6 +104,8 @@ func (c *child) info(i *adapter.Info) {
 		i.Dialects = []string{dialectCurrent}
 	case "nameless":
 		i.Client = ""
+	case "wordy":
+		i.Outcomes = []string{"acquired", "timeuot"}
 	}
 }
 

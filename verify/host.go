@@ -119,6 +119,13 @@ func initAdapter(ctx context.Context, t transport, dialect string) (*adapterConn
 		err = &failure{reason: "the adapter refused init: " + got.Detail}
 	case got.Client == "" || len(got.Dialects) == 0:
 		err = &failure{reason: "init_ok without client or dialects"}
+	default:
+		for _, word := range got.Outcomes {
+			if !slices.Contains(acquireOutcomes, word) && !slices.Contains(releaseOutcomes, word) {
+				err = &failure{reason: fmt.Sprintf("init_ok declares outcome %q, which is none of %v, nor of %v%s", word, acquireOutcomes, releaseOutcomes,
+					DidYouMean(word, slices.Concat(acquireOutcomes, releaseOutcomes)))}
+			}
+		}
 	}
 	if err != nil {
 		c.stop()

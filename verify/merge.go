@@ -247,6 +247,9 @@ func join(shards []*Report) (*Report, error) {
 	sum, elapsed, restarts := Resources{Phases: []Phase{}}, 0.0, 0
 	also := rehearsals{ends: map[string][]CaseResult{}, controls: map[string][]CaseResult{}}
 	for _, r := range shards {
+		if err := r.full(p.Cases); err != nil {
+			return nil, err
+		}
 		if r.Client != "" {
 			whole.client(r.Client)
 		}
@@ -276,6 +279,24 @@ func join(shards []*Report) (*Report, error) {
 	whole.Resources = sum
 	whole.finish(time.Duration(math.Round(elapsed*10))*time.Second/10, restarts)
 	return whole, nil
+}
+
+// full tells whether a shard has as many results as cases that fall to it, but for those
+// that it says were not run.
+func (r *Report) full(cases []Case) error {
+	fall := 0
+	for _, c := range cases {
+		if r.Shard.Has(c.ID.String()) {
+			fall++
+		}
+	}
+	if r.ExitCode == ExitUnreachable && len(r.Results) == 0 {
+		return nil // it has not begun
+	}
+	if have := len(r.Results) + r.Cases.NotRun; have != fall || r.Cases.Total != fall {
+		return usagef("%s says of %d cases, %d of them not run, and %d fall to shard %s: it is not whole", r.file, have, r.Cases.NotRun, fall, r.Shard)
+	}
+	return nil
 }
 
 // rehearsals are the runs without a fault that more than one shard has made, each of
@@ -351,6 +372,11 @@ func (r *Report) addShard(s *Report, byID map[string]Case, also rehearsals) erro
 			also.controls[res.Case] = append(also.controls[res.Case], back)
 		} else {
 			also.ends[res.When] = append(also.ends[res.When], back)
+		}
+	}
+	for id, left := range findings {
+		if len(left) > 0 {
+			return usagef("%s has %d findings of case %s that none of its results has", s.file, len(left), id)
 		}
 	}
 	return nil

@@ -149,24 +149,26 @@ func TestMergeRefuses(t *testing.T) {
 		return ShardReport{fmt.Sprintf("%d-of-%d", i, n), []byte(asJSON(t, r))}
 	}
 	for want, files := range map[string][]ShardReport{
-		"there is no report to merge":                                 {},
-		"shards are missing: 2/3":                                     {shard(1, 3), shard(3, 3)},
-		"shard 2/3 is there twice: 2-of-3 and 2-of-3":                 {shard(1, 3), shard(2, 3), shard(2, 3)},
-		"2-of-4 is one of 4 shards, and 1-of-3 one of 3":              {shard(1, 3), shard(2, 4)},
-		"x is not a JSON report of tornwire verify":                   {{"x", []byte("{")}},
-		"y is not a JSON report of tornwire verify":                   {{"y", []byte("{}")}},
-		"1-of-1 has schema 2":                                         {shard(1, 1, func(r *Report) { r.Schema = 2 })},
-		"1-of-1 is not the report of a shard":                         {shard(1, 1, func(r *Report) { r.Shard = nil })},
-		"its seed is 7, and that of 1-of-2 is 0":                      {shard(1, 2), shard(2, 2, func(r *Report) { r.Seed = 7 })},
-		"its busy is final, and that of 1-of-2 is unsettled":          {shard(1, 2), shard(2, 2, func(r *Report) { r.Busy = "final" })},
-		"its client is other, and that":                               {shard(1, 2), shard(2, 2, func(r *Report) { r.Client = "other" })},
-		"its strict is true, and that":                                {shard(1, 2), shard(2, 2, func(r *Report) { r.Selection.Strict = true })},
-		"its faults is [all], and that of 1-of-2 is [truncate]":       {shard(1, 2), shard(2, 2, func(r *Report) { r.Selection.Faults = []string{"all"} })},
-		"which does not fall to shard 1/2":                            {shard(1, 2, func(r *Report) { r.Shard.Index = 2 }), shard(2, 2, func(r *Report) { r.Shard.Index = 1 })},
-		`there is no verdict "fine"`:                                  {shard(1, 1, func(r *Report) { r.Results[0].Verdict = "fine" })},
-		"what a shard says of it is not there":                        {shard(1, 1, func(r *Report) { r.Results[0].Part = nil })},
-		" twice":                                                      {shard(1, 1, func(r *Report) { r.Results[1].Case = r.Results[0].Case })},
-		"which its selection does not have":                           {shard(1, 1, func(r *Report) { r.Results[0].Case = "ticketing/busy/none" })},
+		"there is no report to merge":                           {},
+		"shards are missing: 2/3":                               {shard(1, 3), shard(3, 3)},
+		"shard 2/3 is there twice: 2-of-3 and 2-of-3":           {shard(1, 3), shard(2, 3), shard(2, 3)},
+		"2-of-4 is one of 4 shards, and 1-of-3 one of 3":        {shard(1, 3), shard(2, 4)},
+		"x is not a JSON report of tornwire verify":             {{"x", []byte("{")}},
+		"y is not a JSON report of tornwire verify":             {{"y", []byte("{}")}},
+		"1-of-1 has schema 2":                                   {shard(1, 1, func(r *Report) { r.Schema = 2 })},
+		"1-of-1 is not the report of a shard":                   {shard(1, 1, func(r *Report) { r.Shard = nil })},
+		"its seed is 7, and that of 1-of-2 is 0":                {shard(1, 2), shard(2, 2, func(r *Report) { r.Seed = 7 })},
+		"its busy is final, and that of 1-of-2 is unsettled":    {shard(1, 2), shard(2, 2, func(r *Report) { r.Busy = "final" })},
+		"its client is other, and that":                         {shard(1, 2), shard(2, 2, func(r *Report) { r.Client = "other" })},
+		"its strict is true, and that":                          {shard(1, 2), shard(2, 2, func(r *Report) { r.Selection.Strict = true })},
+		"its faults is [all], and that of 1-of-2 is [truncate]": {shard(1, 2), shard(2, 2, func(r *Report) { r.Selection.Faults = []string{"all"} })},
+		"which does not fall to shard 1/2":                      {shard(1, 2, func(r *Report) { r.Shard.Index = 2 }), shard(2, 2, func(r *Report) { r.Shard.Index = 1 })},
+		`there is no verdict "fine"`:                            {shard(1, 1, func(r *Report) { r.Results[0].Verdict = "fine" })},
+		"what a shard says of it is not there":                  {shard(1, 1, func(r *Report) { r.Results[0].Part = nil })},
+		"it is not whole":                                       {shard(1, 1, func(r *Report) { r.Results = r.Results[1:] })},
+		"findings of case ticketing/nowhere/none that none":     {shard(1, 1, func(r *Report) { r.Findings = append(r.Findings, Finding{Case: "ticketing/nowhere/none"}) })},
+		" twice":                            {shard(1, 1, func(r *Report) { r.Results[1].Case = r.Results[0].Case })},
+		"which its selection does not have": {shard(1, 1, func(r *Report) { r.Results[0].Case = "ticketing/busy/none" })},
 		"was made by another tornwire: there is no workload \"solo\"": {shard(1, 1, func(r *Report) { r.Selection.Workloads = []string{"solo"} })},
 	} {
 		_, err := Merge(files)
@@ -203,6 +205,7 @@ func TestMergeOfTroubled(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopped.Results = nil
+	stopped.Cases.NotRun = stopped.Cases.Total
 	stopped.ExitCode = 130
 	files[mine-1].Data = []byte(asJSON(t, stopped))
 	if r, err := Merge(files); err != nil || r.ExitCode != ExitInconclusive || !r.Interrupted || r.Cases.NotRun != 1 {

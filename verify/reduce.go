@@ -196,10 +196,14 @@ func (c Case) smallerFaults() []CaseID {
 	none.Frame, none.Offset, none.Fault = FrameID{}, 0, NoFault
 	out := []CaseID{none}
 	t, _ := faults.ByID(c.ID.Fault)
-	if t.Family == "truncate" && !(Expected{Frame: c.ID.Frame}).isPreface() {
+	if t.Family == "truncate" {
+		op, nth := c.ID.Frame.Op, c.ID.Frame.Nth
+		if (Expected{Frame: c.ID.Frame}).isPreface() { // behind it the request is lost in the same way
+			op, nth = "A", 1
+		}
 		for _, f := range []string{"truncate-fin", "truncate-rst"} {
 			id := c.ID
-			id.Frame, id.Offset, id.Fault = FrameID{Dir: frames.ServerToClient, Op: c.ID.Frame.Op, Nth: c.ID.Frame.Nth}, 0, f
+			id.Frame, id.Offset, id.Fault = FrameID{Dir: frames.ServerToClient, Op: op, Nth: nth}, 0, f
 			if id == c.ID {
 				return out
 			}

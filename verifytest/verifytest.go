@@ -114,6 +114,9 @@ func Run(t *testing.T, open func(Env) Client) {
 // RunWith is Run with options. Wrong options are fatal for t.
 func RunWith(t *testing.T, o Options, open func(Env) Client) {
 	t.Helper()
+	if open == nil {
+		t.Fatal("verifytest: there is no function that opens a client")
+	}
 	RunLibrary(t, o, func(in Inside) adapter.Library {
 		return &library{o: o, name: t.Name(), open: open, in: in}
 	})
@@ -125,6 +128,9 @@ type Inside = verify.Inside
 // RunLibrary is RunWith for a library that has an adapter in Go already.
 func RunLibrary(t *testing.T, o Options, lib func(Inside) adapter.Library) {
 	t.Helper()
+	if lib == nil {
+		t.Fatal("verifytest: there is no function that makes a library")
+	}
 	b, err := verify.NewBubble(verify.Options{
 		Dialect: o.Dialect, Workloads: o.Workloads, Faults: o.Faults, Rules: o.Rules, Cases: o.Cases, Sweep: o.Sweep,
 		Seed: o.Seed, Profile: o.Profile, Busy: o.Busy, Strict: o.Strict,
@@ -224,7 +230,7 @@ func nameOf(id verify.CaseID) string {
 
 func (s sweep) report(t *testing.T, res verify.CaseResult) {
 	text := func() string {
-		return strings.ToUpper(string(res.Verdict)) + "\n" + verify.Describe(res) + "\nalone: go test -run '" + alone(t.Name()) + "'"
+		return strings.ToUpper(string(res.Verdict)) + "\n" + verify.Describe(res) + "\nalone: go test -run " + inShell(alone(t.Name()))
 	}
 	switch res.Verdict {
 	case checker.Safe:
@@ -240,6 +246,9 @@ func (s sweep) report(t *testing.T, res verify.CaseResult) {
 		t.Error(text())
 	}
 }
+
+// inShell quotes a word for a POSIX shell.
+func inShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // alone is a pattern for go test -run that only one test matches.
 func alone(name string) string {
