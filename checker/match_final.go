@@ -1,7 +1,6 @@
 package checker
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -35,11 +34,10 @@ func finalWord(j *judge, op string) {
 		case history.OutcomeAcquired:
 			continue
 		}
-		accepted := acceptedAt(f)
-		if bytes.IndexByte(f.data[:f.shape.Header], '\n') >= 0 || !accepted.before(c.result) || !j.arrived(f) || !j.onlyCause(c, f) {
+		if f.newlines() || !f.end().before(c.result) || !j.arrived(f) || !j.onlyCause(c, f) {
 			continue
 		}
-		atOnce := j.early(c, c.result) && since(accepted, c.result) <= inFlight
+		atOnce := j.early(c, c.result) && since(f.end(), c.result) <= inFlight
 		switch {
 		case c.outcome == history.OutcomeIndeterminate || c.outcome == history.OutcomeError:
 			if !atOnce || j.policy.NoPong || !j.declared(want) || j.left(c, f) {
@@ -48,8 +46,8 @@ func finalWord(j *judge, op string) {
 		case op == opBusy && j.policy.Busy != BusyFinal && !atOnce:
 			continue
 		}
-		j.find(Contract, Certain, fmt.Sprintf("%s although %s, its %s, had been accepted %s before, and nothing else had happened",
-			told(c), f.ref, f.shape.Name, ms(since(accepted, c.result))),
+		j.find(Contract, Certain, fmt.Sprintf("%s although %s, its %s, had been written %s before, and nothing else had happened",
+			told(c), f.ref, f.shape.Name, ms(since(f.end(), c.result))),
 			j.evidence(scene{call: c, frame: f, offset: len(f.data), at: c.result.ord}))
 	}
 }
@@ -110,7 +108,7 @@ func (v *view) asksAlone(a *attempt, c *call, f *wireFrame) bool {
 // had begun to be written is its own doing.
 func (v *view) onlyCause(c *call, f *wireFrame) bool {
 	s := v.byID[f.session]
-	if s.cut.before(c.result) || s.closed.before(f.end()) || v.closing[c.client].before(c.result) || v.late.before(c.result) ||
+	if s.cutFirst(c.result) || s.closed.before(f.end()) || v.closing[c.client].before(c.result) || v.late.before(c.result) ||
 		!v.onlyAnswers(s, c.result) {
 		return false
 	}

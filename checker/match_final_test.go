@@ -2,6 +2,7 @@ package checker
 
 import (
 	"testing"
+	"time"
 
 	"tornwire/history"
 )
@@ -28,11 +29,19 @@ func TestFinalWords(t *testing.T) {
 				continue
 			}
 			r := s.want(s.matching(), rule+" contract")
-			if word == "error" && op == "T" && r.Findings[0].Message != `call 1 on key "k1" was told error although s2c.T.1, its Timeout, had been accepted 1.000 ms before, and nothing else had happened` {
+			if word == "error" && op == "T" && r.Findings[0].Message != `call 1 on key "k1" was told error although s2c.T.1, its Timeout, had been written 2.000 ms before, and nothing else had happened` {
 				t.Error(r.Findings[0].Message)
 			}
 			// Closing on it is the client's own doing.
 			s = answered(t, op).seen(1, "fin").told(1, word)
+			s.want(s.matching(), rule+" contract")
+			s = answered(t, op).seen(1, "fin").sent(1, "fin").told(1, word)
+			s.want(s.matching(), rule+" contract")
+			// A quick client tells before it is noted that our kernel took the frame.
+			s = waiting(t, v1, map[string]time.Duration{"T": 0, "B": 9 * sec}[op])
+			m := s.answer(1, op, "k1", 77)
+			n := len(m.b)
+			s.recv(m, 0, n).bytes(history.WriteBegun, m, 0, n).told(1, word).bytes(history.WriteAccepted, m, 0, n)
 			s.want(s.matching(), rule+" contract")
 		}
 		// P15: where the right word cannot be said, error is not judged; another word is.

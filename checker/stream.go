@@ -116,6 +116,12 @@ func (f *wireFrame) innerNewline() (int, bool) {
 	return lo + i, i >= 0
 }
 
+// newlines tells whether a fixed field of a message, the owner too, has a newline in it:
+// what a decoder makes of that is for header-by-count.
+func (f *wireFrame) newlines() bool {
+	return f.shape != nil && f.shape.Kind == frames.Message && bytes.IndexByte(f.data[:min(f.shape.Header, len(f.data))], '\n') >= 0
+}
+
 // stream is the bytes of one session in one direction at one place: as received
 // from the sender, or as written to the receiver.
 type stream struct {

@@ -86,8 +86,8 @@ func (v *view) soleAnswer(a *attempt, c *call) *wireFrame {
 	if len(all) != 1 || !all[0].isOp(opAcquired) || !all[0].whole || all[0].session != a.session || !acceptedAt(all[0]).happened() {
 		return nil
 	}
-	if _, odd := all[0].innerNewline(); odd {
-		return nil // what a decoder makes of that is for header-by-count
+	if all[0].newlines() {
+		return nil
 	}
 	return all[0]
 }
@@ -134,7 +134,7 @@ func (v *view) disturbed(s *session, c *call, there moment) bool {
 		return true
 	}
 	return slices.ContainsFunc(s.delivered(), func(f *wireFrame) bool {
-		return f.first().at < until && !v.expected(s, f)
+		return f.first().at < until && (!v.expected(s, f) || f.newlines())
 	})
 }
 
