@@ -92,6 +92,9 @@ func (b *Bubble) Cases() []Case { return b.p.Cases }
 func (b *Bubble) Sane(ctx context.Context, library func(Inside) adapter.Library) CaseResult {
 	res := b.once(ctx, Case{ID: CaseID{Dialect: b.p.Dialect, Workload: sanity.ID, Fault: NoFault}, Workload: sanity}, library)
 	res.sane()
+	if res.Verdict == checker.Inconclusive && len(res.frames) == 0 {
+		res.Reason += "; it did not connect: inside a bubble it has to connect with the Dial of its case, and with nothing else"
+	}
 	return res
 }
 

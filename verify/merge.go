@@ -403,6 +403,9 @@ func restored(c Case, res Result, findings map[string][]Finding) (CaseResult, er
 		back.Findings = append(back.Findings, f.Finding)
 	}
 	findings[res.Case] = own[n:]
+	if (res.Verdict == checker.Unsafe || res.Verdict == checker.Nonconforming) && n == 0 {
+		return back, fmt.Errorf("it is %s without a finding", res.Verdict)
+	}
 	back.runs, back.shows = res.Runs, res.Part.Shows
 	if back.runs < 0 || back.runs > MaxRepeat || back.runs > 0 && len(back.shows) != len(back.Findings) {
 		return back, errors.New("what it says of its runs is wrong")

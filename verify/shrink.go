@@ -175,7 +175,6 @@ func (s *shrinker) shrink(ctx context.Context, c Case) (*Shrunk, error) {
 		s.best.Stopped = fmt.Sprintf("%d runs and %s were not enough", s.o.Runs, s.o.Time)
 	}
 	s.confirm(ctx)
-	s.best.Replay = s.p.replay(s.best.Case)
 	return &s.best, nil
 }
 
@@ -430,7 +429,7 @@ func (s *shrinker) accept(c Case, t story, f checker.Finding, events []history.E
 
 func (s *shrinker) set(c Case, t story, f checker.Finding, events []history.Event) {
 	s.of, s.story = c, t
-	s.best.Case, s.best.Finding, s.best.Events = c.ID, f, events
+	s.best.Case, s.best.Finding, s.best.Events, s.best.Replay = c.ID, f, events, s.p.replay(c.ID)
 	s.best.Calls, s.best.Steps, s.best.Faults = t.calls(), len(t), 1
 	if c.ID.Fault == NoFault {
 		s.best.Faults = 0

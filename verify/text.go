@@ -51,6 +51,13 @@ func (r *Report) WriteText(w io.Writer) error {
 	if f := r.InFlight; f.Bound && f.Descriptors > 0 {
 		fmt.Fprintf(&b, "at most %d cases were in flight, because this process may open only %d files: raise it with ulimit -n\n", f.Limit, f.Descriptors)
 	}
+	if n := r.Restarts; n > 0 {
+		how := "once"
+		if n > 1 {
+			how = fmt.Sprintf("%d times", n)
+		}
+		fmt.Fprintf(&b, "the adapter failed and was started again %s; the cases that were in flight were run again\n", how)
+	}
 	r.textResources(&b)
 	b.WriteString(r.LastLine() + "\n")
 	_, err := io.WriteString(w, b.String())

@@ -70,6 +70,7 @@ func (f *marginFlags) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintf(stderr, "delay %d ms: %s\n", p.DelayMS, said)
 	})
 	if code, stopped := signalCode(cmd.Context()); stopped {
+		fmt.Fprintln(stderr, "tornwire: stopped before the margin was found")
 		return exitError{code}
 	}
 	var usage *verify.UsageError

@@ -103,11 +103,17 @@ func (f *shrinkFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	f.shrink.Right = verify.Library(reference.Library())
+	var last verify.Shrunk
 	f.shrink.Step = func(s verify.Shrunk) {
+		last = s
 		fmt.Fprintf(cmd.ErrOrStderr(), "run %d: %s in %s\n", s.Runs, count(s.Calls, "call"), s.Case)
 	}
 	s, err := verify.Shrink(cmd.Context(), plan, f.shrink)
 	if code, stopped := signalCode(cmd.Context()); stopped {
+		fmt.Fprintln(cmd.ErrOrStderr(), "tornwire: stopped before the smallest case was found; there is no proof")
+		if last.Replay != "" {
+			fmt.Fprintln(cmd.OutOrStdout(), last.Replay)
+		}
 		return exitError{code}
 	}
 	var no *verify.ShrinkError
