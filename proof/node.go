@@ -35,7 +35,7 @@ func (v node) text(head, binding string, w *writer, c Case) string {
 	b.WriteString(head)
 	b.WriteString("// It is a module for Node 18.3 or later (.mjs); the exit code is 0 if the client is right, 1 if it is not, 2 if that cannot be told.\n")
 	b.WriteString("import net from 'node:net';\nimport { setTimeout as sleep } from 'node:timers/promises';\n" + imports)
-	fmt.Fprintf(&b, "const broken = (why) => { console.error(why); process.exit(2); };\nprocess.on('uncaughtException', broken); setTimeout(broken, %d000, 'the client or its adapter hangs');\n", w.longest())
+	fmt.Fprintf(&b, "const broken = (why) => { console.error(why); process.exit(2); }; process.on('uncaughtException', broken); setTimeout(broken, %d000, 'the client or its adapter hangs');\n", w.longest())
 	b.WriteString("// The library: connect(addr), acquire(n, key, wait, lease) -> { outcome, token }, release(n) -> outcome; all are promises.\n")
 	b.WriteString(rest)
 	fmt.Fprintf(&b, "const seen = [], told = {}, freed = {}, left = new Set(), fixed = { A: %d, R: %d };\n", w.fixed("A"), w.fixed("R"))
@@ -56,10 +56,7 @@ func (v node) text(head, binding string, w *writer, c Case) string {
     }
   });
 });
-async function until(ms, done) {
-  for (const end = Date.now() + ms; !done() && Date.now() < end;) await sleep(5);
-  return done();
-}
+async function until(ms, done) { for (const end = Date.now() + ms; !done() && Date.now() < end;) await sleep(5); return done(); }
 const fresh = (op) => seen.find((r) => r.op === op && !r.taken);
 const want = async (op, ms) => (await until(ms, () => fresh(op))) && Object.assign(fresh(op), { taken: true });
 `)

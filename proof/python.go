@@ -71,7 +71,7 @@ def want(op, limit):
 	}
 	b.WriteString("def start(into, n, f, *args): spawn(lambda: into.update({n: f(n, *args)}))\n")
 	b.WriteString("def check(ok, why): ok or (print(\"FAIL:\", why, flush=True), os._exit(1))\n")
-	b.WriteString("server = socket.create_server((\"127.0.0.1\", 0))\nspawn(lambda: [spawn(serve, n, c) for n, (c, _) in enumerate(iter(server.accept, None))])\n")
+	b.WriteString("server = socket.create_server((\"127.0.0.1\", 0)); spawn(lambda: [spawn(serve, n, c) for n, (c, _) in enumerate(iter(server.accept, None))])\n")
 	b.WriteString("connect(\"127.0.0.1:%d\" % server.getsockname()[1])\n")
 	w.render(&b, "; ", func(l line) string { return p.line(l, c) })
 	b.WriteString("print(\"ok\", flush=True); os._exit(0)\n")
