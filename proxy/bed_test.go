@@ -387,3 +387,20 @@ var (
 	release  = frame(c2s, "R", "order-42", 0x0A0A)
 	released = frame(s2c, "R", "order-42", 0x0A0A)
 )
+
+// acknowledged waits until so many bytes of a client are said to be acknowledged, of as many:
+// what was accepted is counted only behind its event.
+func (b *bed) acknowledged(want int) {
+	b.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; {
+		n := len(b.events(history.Acked))
+		b.px.RecordAcked()
+		got := b.events(history.Acked)[n:]
+		switch {
+		case len(got) > 0 && got[0].Dir == c2s && got[0].N == want && got[0].Total == want:
+			return
+		case time.Now().After(end):
+			b.t.Fatalf("acknowledged: %+v, wanted %d", got, want)
+		}
+	}
+}
