@@ -10,6 +10,7 @@ import (
 
 	"tornwire/adapter"
 	"tornwire/adapter/reference"
+	"tornwire/checker"
 	"tornwire/faults"
 	"tornwire/history"
 	"tornwire/internal/memnet"
@@ -165,7 +166,13 @@ func (i idleClient) Acquire(ctx context.Context, key string, wait, lease time.Du
 func TestRefusalUnmet(t *testing.T) {
 	t.Parallel()
 	cases := []string{"ticketing/half-close/s2.c2s.open.1@0:refuse"}
-	r := runPlan(t, Options{Cases: cases, Start: Library(idle{reference.Library(), new(atomic.Int32)})})
+	var r *Report
+	for range busyTries { // a run without a fault that was too late is made again, and asks for nothing then
+		r = runPlan(t, Options{Cases: cases, Start: Library(idle{reference.Library(), new(atomic.Int32)})})
+		if len(r.Results) == 1 && r.Results[0].Verdict != checker.Skipped {
+			break
+		}
+	}
 	if len(r.Results) != 1 || r.Results[0].Fired || r.Results[0].Reason != errUnfired.Error() {
 		t.Errorf("of a client that asks for nothing: %s: %+v", r.Verdict, r.Results)
 	}

@@ -58,7 +58,7 @@ func TestServeTears(t *testing.T) {
 	}
 	do(t, 201, "POST", addr+"/proxies/locks/rules", `{"id":"cut","dir":"s2c","op":"A","fault":{"type":"truncate-fin","at":13}}`)
 	want := "A\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00"
-	if got := talk(t, v["locks"].Listen, "", "A\x00\x09\x00\x00\x00\x00\x00\x00\x00\x07k\n", len(want)); got != want {
+	if got := talk(t, v["locks"].Listen, "", "A\x00\x09\x00\x00\x00\x00\x00\x00\x00\x07k\n", -1); got != want {
 		t.Errorf("reply %q, want %q", got, want)
 	}
 	log, err := stop()
