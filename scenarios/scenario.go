@@ -131,9 +131,11 @@ const (
 	DoDisarm   Action = "disarm"   // a rule
 	DoGate     Action = "gate"     // a gate: is opened, which ends what is held until then
 	DoShut     Action = "shut"     // a gate
-	DoLead     Action = "lead"     // a proxy: its node leads from now on
+	DoLead     Action = "lead"     // a proxy: its node leads from now on; "nobody": none does
+	DoStandby  Action = "standby"  // a proxy: its node serves no more
+	DoActive   Action = "active"   // a proxy: its node serves again
 	DoPause    Action = "pause"    // a time
-	DoWait     Action = "wait"     // nothing but its condition; the value is a sentence for people
+	DoWait     Action = "await"    // nothing but its condition; the value is a sentence for people
 )
 
 // Step is one step: what is waited for, then what is done.
