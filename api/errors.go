@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 
-	"tornwire/faults"
 )
 
 // Error is a request that was refused, as it is told to who made it. The texts
@@ -22,12 +19,6 @@ type Error struct {
 
 	cause  error
 	ofBody bool // it is about the body of the request
-}
-
-// Problem is what is wrong with one field.
-type Problem struct {
-	Field  string `json:"field"`
-	Reason string `json:"error"`
 }
 
 // Error returns the message.
@@ -52,73 +43,6 @@ var (
 	errBusy         = newError(http.StatusServiceUnavailable, "another change of this proxy is not over yet; try again")
 	errClosed       = newError(http.StatusServiceUnavailable, "the daemon is stopping")
 )
-
-// problems collects what is wrong with a request.
-type problems []Problem
-
-// add adds one whose text goes on behind the name of the field.
-func (p *problems) add(field, format string, args ...any) {
-	*p = append(*p, Problem{field, field + " " + fmt.Sprintf(format, args...)})
-}
-
-// missingText is how toxiproxy says that a field has to be there.
-const missingText = "missing required field: "
-
-// missing adds a field that has to be there.
-func (p *problems) missing(field string) {
-	*p = append(*p, Problem{field, missingText + field})
-}
-
-// has tells whether there is a problem with a field or with a part of it.
-func (p problems) has(field string) bool {
-	for _, o := range p {
-		if o.Field == field || strings.HasPrefix(o.Field, field+".") {
-			return true
-		}
-	}
-	return false
-}
-
-// merge adds the field errors that err is made of, but one for a field that has
-// a problem already. It returns what is no field error.
-func (p *problems) merge(err error) error {
-	var field *faults.FieldError
-	many, ok := err.(interface{ Unwrap() []error })
-	switch {
-	case ok:
-		var rest []error
-		for _, e := range many.Unwrap() {
-			rest = append(rest, p.merge(e))
-		}
-		return errors.Join(rest...)
-	case errors.As(err, &field):
-		if !p.has(field.Field) {
-			*p = append(*p, Problem{field.Field, field.Reason})
-		}
-		return nil
-	}
-	return err
-}
-
-// err returns one error for all problems, or nil.
-func (p problems) err() error {
-	if len(p) == 0 {
-		return nil
-	}
-	var texts []string
-	for _, o := range p {
-		texts = append(texts, o.Reason)
-	}
-	e := newError(http.StatusBadRequest, "%s", strings.Join(texts, "; "))
-	e.Field, e.ofBody = p[0].Field, true
-	if !slices.ContainsFunc(texts, func(s string) bool { return !strings.HasPrefix(s, missingText) }) {
-		e.Message, e.ofBody = texts[0], false // toxiproxy tells of one, and of nothing else
-	}
-	if len(p) > 1 {
-		e.Problems = p
-	}
-	return e
-}
 
 // asError returns what is told about an error.
 func asError(err error) *Error {

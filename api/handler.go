@@ -17,6 +17,7 @@ import (
 
 	"tornwire/faults"
 	"tornwire/frames"
+	"tornwire/internal/strict"
 )
 
 // Limits of one request.
@@ -191,10 +192,10 @@ func createProxy(c *call) (reply, error) {
 func updateProxy(c *call) (reply, error) {
 	v, err := c.m.Update(c.ctx, c.vars["proxy"], func(s *Settings) error {
 		was := s.Name
-		return c.settings(s, func(o *object) {
-			o.raw("toxics")
+		return c.settings(s, func(o *strict.Object) {
+			o.Raw("toxics")
 			if s.Name != was {
-				o.problem("name", "is %q; the name %q cannot be changed", s.Name, was)
+				o.Problem("name", "is %q; the name %q cannot be changed", s.Name, was)
 			}
 		})
 	})
@@ -203,7 +204,7 @@ func updateProxy(c *call) (reply, error) {
 
 // settings changes settings as the body says. What is wrong with the body is told
 // together with what is wrong with the settings.
-func (c *call) settings(s *Settings, also func(*object)) error {
+func (c *call) settings(s *Settings, also func(*strict.Object)) error {
 	body, err := c.read()
 	if err != nil {
 		return err
@@ -214,11 +215,11 @@ func (c *call) settings(s *Settings, also func(*object)) error {
 	}
 	s.read(o)
 	also(o)
-	o.done()
+	o.Done()
 	if len(*bad) > 0 {
 		s.check(bad)
 	}
-	return bad.err()
+	return refusal(*bad)
 }
 
 func deleteProxy(c *call) (reply, error) { return none(c.m.Delete(c.ctx, c.vars["proxy"])) }

@@ -11,6 +11,7 @@ import (
 	"tornwire/faults"
 	"tornwire/history"
 	"tornwire/proxy"
+	"tornwire/scenarios"
 )
 
 // Options say how a manager runs its proxies.
@@ -270,7 +271,7 @@ func (m *Manager) Rule(name, id string) (proxy.RuleState, error) {
 // Gate opens or shuts a gate of a proxy. At most proxy.MaxGates can be
 // open, or named by rules, at once.
 func (m *Manager) Gate(ctx context.Context, name, gate string, open bool) error {
-	if reason := badName(gate); reason != "" {
+	if reason := scenarios.BadName(gate); reason != "" {
 		return newError(statusBad, "the gate's name %s", reason)
 	}
 	return m.change(ctx, name, func(d *member) error { return d.gate(gate, open) })

@@ -14,6 +14,7 @@ import (
 	"tornwire/frames"
 	"tornwire/history"
 	"tornwire/proxy"
+	"tornwire/scenarios"
 )
 
 const (
@@ -294,7 +295,7 @@ func (d *member) carry(from, to *proxy.Proxy, s Settings) (map[string]carried, e
 		if !ok {
 			continue
 		}
-		err := fits(r, g)
+		err := scenarios.Fits(r, g)
 		if err == nil {
 			err = to.Arm(r)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"tornwire/server"
+
+	"tornwire/internal/strict"
 )
 
 // TestProxyRoutes: what toxiproxy's clients do with proxies, with the answers that
@@ -57,7 +59,7 @@ func TestProxyErrors(t *testing.T) {
 	several := func(texts ...string) string {
 		var list []string
 		for _, text := range texts {
-			field, _, _ := strings.Cut(strings.TrimPrefix(text, missingText), " ")
+			field, _, _ := strings.Cut(strings.TrimPrefix(text, strict.MissingText), " ")
 			list = append(list, `{"field":"`+field+`","error":"`+text+`"}`)
 		}
 		return `{"error":"bad request body: ` + strings.Join(texts, "; ") + `","status":400,"field":"name","problems":[` + strings.Join(list, ",") + `]}`

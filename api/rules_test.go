@@ -11,6 +11,7 @@ import (
 	"tornwire/faults"
 	"tornwire/frames"
 	"tornwire/proxy"
+	"tornwire/scenarios"
 )
 
 const everything = `{"id":"third-grant","dir":"s2c","op":"A","session":2,"nth":3,"session_nth":1,"client":"p","client_nth":4,"from":"127.0.0.0/8",` +
@@ -46,14 +47,14 @@ func TestReadRule(t *testing.T) {
 	}
 
 	r, err = readRule([]byte(`{"id":"i","dir":"c2s","op":"A","from":"10.1.2.3","fault":{"type":"inject-stray","at":0,"until":null},"inject_hex":"520a"}`), "i", "p", g)
-	if err != nil || r.TTL != DefaultTTL || string(r.Inject) != "R\n" || r.Trigger.From.String() != "10.1.2.3/32" {
+	if err != nil || r.TTL != scenarios.DefaultTTL || string(r.Inject) != "R\n" || r.Trigger.From.String() != "10.1.2.3/32" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	r, err = readRule([]byte(`{"id":"o","op":"open","fault":{"type":"accept-rst"}}`), "", "p", nil)
 	if err != nil || r.Trigger.Dir != frames.ClientToServer {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err = readRule([]byte(`{"id":"watch","dir":"c2s","op":"A","ttl":"24h"}`), "", "p", g); err != nil || r.Fault != nil || r.TTL != MaxTTL {
+	if r, err = readRule([]byte(`{"id":"watch","dir":"c2s","op":"A","ttl":"24h"}`), "", "p", g); err != nil || r.Fault != nil || r.TTL != scenarios.MaxTTL {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

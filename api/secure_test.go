@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tornwire/internal/strict"
 )
 
 // certificate writes a certificate for a name that signs itself, and its key.
@@ -109,7 +111,7 @@ func TestTLS(t *testing.T) {
 	} {
 		_, err := b.m.Update(t.Context(), test.proxy, func(s *Settings) error {
 			c := &call{body: strings.NewReader(test.body)}
-			return c.settings(s, func(*object) {})
+			return c.settings(s, func(*strict.Object) {})
 		})
 		if got := told(err); got != test.want {
 			t.Errorf("%s:\n got %s\nwant %s", test.body, got, test.want)

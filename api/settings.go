@@ -5,15 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"tornwire/faults/toxics"
 	"tornwire/frames"
+	"tornwire/internal/strict"
 	"tornwire/proxy"
+	"tornwire/scenarios"
 )
 
 // Limits of what a request may ask for.
@@ -21,7 +20,7 @@ const (
 	// MaxProxies is the most proxies that there are at once.
 	MaxProxies = 1000
 	// MaxName is the longest name of a proxy, rule, toxic or gate, in bytes.
-	MaxName = 128
+	MaxName = scenarios.MaxName
 	// MaxAddress is the longest address or file name, in bytes.
 	MaxAddress = 1024
 	// MaxHost is the longest name of a server, in bytes.
@@ -62,47 +61,47 @@ type UpstreamTLS struct {
 }
 
 // read changes the settings as a body says; what it leaves out stays.
-func (s *Settings) read(o *object) {
-	o.text("name", &s.Name)
-	o.text("listen", &s.Listen)
-	o.text("upstream", &s.Upstream)
-	o.flag("enabled", &s.Enabled)
-	o.text("grammar", &s.Grammar)
+func (s *Settings) read(o *strict.Object) {
+	o.Text("name", &s.Name)
+	o.Text("listen", &s.Listen)
+	o.Text("upstream", &s.Upstream)
+	o.Flag("enabled", &s.Enabled)
+	o.Text("grammar", &s.Grammar)
 	var word string
-	if o.text("unreachable", &word) {
+	if o.Text("unreachable", &word) {
 		s.Unreachable = proxy.Unreachable(word)
 	}
-	if o.span("dial_timeout", &s.DialTimeout) && s.DialTimeout == 0 {
-		o.problem("dial_timeout", "is 0s, not over 0s and up to %s", proxy.DialLimit)
+	if o.Span("dial_timeout", &s.DialTimeout) && s.DialTimeout == 0 {
+		o.Problem("dial_timeout", "is 0s, not over 0s and up to %s", proxy.DialLimit)
 	}
-	o.flag("proxy_header", &s.ProxyHeader)
+	o.Flag("proxy_header", &s.ProxyHeader)
 	s.readTLS(o)
 	var seed uint64
-	if read(o, "seed", "a whole number from 0 to 18446744073709551615", &seed) {
+	if strict.Read(o, "seed", "a whole number from 0 to 18446744073709551615", &seed) {
 		s.Seed = &seed
 	}
 }
 
 // readTLS reads the two objects; null takes one away.
-func (s *Settings) readTLS(o *object) {
-	if o.isNull("tls") {
+func (s *Settings) readTLS(o *strict.Object) {
+	if o.IsNull("tls") {
 		s.TLS = nil
 	}
-	if t := o.object("tls"); t != nil {
+	if t := o.Object("tls"); t != nil {
 		s.TLS = &TLS{}
-		t.text("cert", &s.TLS.Cert)
-		t.text("key", &s.TLS.Key)
-		t.done()
+		t.Text("cert", &s.TLS.Cert)
+		t.Text("key", &s.TLS.Key)
+		t.Done()
 	}
-	if o.isNull("upstream_tls") {
+	if o.IsNull("upstream_tls") {
 		s.UpstreamTLS = nil
 	}
-	if t := o.object("upstream_tls"); t != nil {
+	if t := o.Object("upstream_tls"); t != nil {
 		s.UpstreamTLS = &UpstreamTLS{}
-		t.text("ca", &s.UpstreamTLS.CA)
-		t.text("server_name", &s.UpstreamTLS.ServerName)
-		t.flag("skip_verify", &s.UpstreamTLS.SkipVerify)
-		t.done()
+		t.Text("ca", &s.UpstreamTLS.CA)
+		t.Text("server_name", &s.UpstreamTLS.ServerName)
+		t.Flag("skip_verify", &s.UpstreamTLS.SkipVerify)
+		t.Done()
 	}
 }
 
@@ -111,57 +110,57 @@ var unreachables = []proxy.Unreachable{proxy.Reset, proxy.Refuse, proxy.Close, p
 // Check tells why there can be no proxy with these settings, or returns nil. The
 // error is of type *Error and has all problems.
 func (s *Settings) Check() error {
-	var bad problems
+	var bad strict.Problems
 	s.check(&bad)
-	return bad.err()
+	return refusal(bad)
 }
 
 // check finds everything that is wrong with the settings, but for fields that were
 // found wrong already.
-func (s *Settings) check(bad *problems) {
-	var found problems
+func (s *Settings) check(bad *strict.Problems) {
+	var found strict.Problems
 	s.find(&found)
 	for _, p := range found {
-		if !bad.has(p.Field) {
+		if !bad.Has(p.Field) {
 			*bad = append(*bad, p)
 		}
 	}
 }
 
-func (s *Settings) find(bad *problems) {
+func (s *Settings) find(bad *strict.Problems) {
 	if s.Name == "" {
-		bad.missing("name")
-	} else if reason := badName(s.Name); reason != "" {
-		bad.add("name", "%s", reason)
+		bad.Missing("name")
+	} else if reason := scenarios.BadName(s.Name); reason != "" {
+		bad.Add("name", "%s", reason)
 	}
 	if s.Listen != "" {
 		checkAddress(bad, "listen", s.Listen)
 	}
 	if s.Upstream == "" {
-		bad.missing("upstream")
+		bad.Missing("upstream")
 	} else {
 		checkAddress(bad, "upstream", s.Upstream)
 	}
 	if s.Grammar != "" && !slices.Contains(frames.Names(), s.Grammar) {
-		bad.add("grammar", "%s", oneOf(s.Grammar, frames.Names(), "grammar"))
+		bad.Add("grammar", "%s", strict.OneOf(s.Grammar, frames.Names(), "grammar"))
 	}
 	if s.Unreachable != "" && !slices.Contains(unreachables, s.Unreachable) {
 		var list []string
 		for _, u := range unreachables {
 			list = append(list, string(u))
 		}
-		bad.add("unreachable", "%s", oneOf(string(s.Unreachable), list, "word"))
+		bad.Add("unreachable", "%s", strict.OneOf(string(s.Unreachable), list, "word"))
 	}
 	if s.DialTimeout < 0 || s.DialTimeout > proxy.DialLimit {
-		bad.add("dial_timeout", "is %s, not over 0s and up to %s", s.DialTimeout, proxy.DialLimit)
+		bad.Add("dial_timeout", "is %s, not over 0s and up to %s", s.DialTimeout, proxy.DialLimit)
 	}
 	s.checkTLS(bad)
 	if _, err := toxics.New(0, s.Toxics...); err != nil {
-		bad.add("toxics", "cannot be: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		bad.Add("toxics", "cannot be: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 
-func (s *Settings) checkTLS(bad *problems) {
+func (s *Settings) checkTLS(bad *strict.Problems) {
 	if s.TLS != nil {
 		checkFile(bad, "tls.cert", s.TLS.Cert, true)
 		checkFile(bad, "tls.key", s.TLS.Key, true)
@@ -169,66 +168,43 @@ func (s *Settings) checkTLS(bad *problems) {
 	if t := s.UpstreamTLS; t != nil {
 		checkFile(bad, "upstream_tls.ca", t.CA, false)
 		if n := len(t.ServerName); n > MaxHost {
-			bad.add("upstream_tls.server_name", "has %d bytes, over %d", n, MaxHost)
+			bad.Add("upstream_tls.server_name", "has %d bytes, over %d", n, MaxHost)
 		}
 	}
 }
 
-func checkAddress(bad *problems, field, address string) {
+func checkAddress(bad *strict.Problems, field, address string) {
 	if n := len(address); n > MaxAddress {
-		bad.add(field, "has %d bytes, over %d", n, MaxAddress)
+		bad.Add(field, "has %d bytes, over %d", n, MaxAddress)
 		return
 	}
 	network, rest, err := proxy.ParseAddress(address)
 	if err != nil {
-		bad.add(field, "is no address: %v", err)
+		bad.Add(field, "is no address: %v", err)
 		return
 	}
 	if network == "tcp" && field == "upstream" {
 		if _, port, _ := net.SplitHostPort(rest); port == "0" {
-			bad.add(field, "is %q, which has no port to connect to", address)
+			bad.Add(field, "is %q, which has no port to connect to", address)
 		}
 	}
 }
 
 // checkFile wants the name of a file that means the same wherever the daemon was
 // started, and that is not something that one would wait for in reading it.
-func checkFile(bad *problems, field, name string, must bool) {
+func checkFile(bad *strict.Problems, field, name string, must bool) {
 	switch {
 	case name == "" && must:
-		bad.add(field, "is missing")
+		bad.Add(field, "is missing")
 	case len(name) > MaxAddress:
-		bad.add(field, "has %d bytes, over %d", len(name), MaxAddress)
+		bad.Add(field, "has %d bytes, over %d", len(name), MaxAddress)
 	case name != "" && !filepath.IsAbs(name):
-		bad.add(field, "is %q, not an absolute file name", name)
+		bad.Add(field, "is %q, not an absolute file name", name)
 	case name != "":
 		if i, err := os.Stat(name); err == nil && !i.Mode().IsRegular() {
-			bad.add(field, "is %q, which is no regular file", name)
+			bad.Add(field, "is %q, which is no regular file", name)
 		}
 	}
-}
-
-// badName tells why a name cannot be used; "" if it can. It has to stand for one
-// segment of a path.
-func badName(name string) string {
-	switch {
-	case name == "":
-		return "is empty"
-	case len(name) > MaxName:
-		return "has " + strconv.Itoa(len(name)) + " bytes, over " + strconv.Itoa(MaxName)
-	case name == "." || name == "..":
-		return "is " + name + ", which no path can name"
-	case strings.TrimSpace(name) != name:
-		return "begins or ends with a space"
-	case !utf8.ValidString(name):
-		return "is not UTF-8"
-	}
-	for _, r := range name {
-		if r == '/' || !unicode.IsPrint(r) {
-			return "has " + strconv.QuoteRune(r) + " in it, which no name may have"
-		}
-	}
-	return ""
 }
 
 // config returns what the settings, which were checked, mean for the data path. The
@@ -240,19 +216,19 @@ func (s *Settings) config() (proxy.Config, error) {
 	if s.Grammar != "" {
 		c.Grammar = frames.MustBuiltin(s.Grammar)
 	}
-	var bad problems
+	var bad strict.Problems
 	var err error
 	if s.TLS != nil {
 		if c.TLS, err = proxy.ServerTLS(s.TLS.Cert, s.TLS.Key); err != nil {
-			bad.add("tls", "cannot be used: %v", err)
+			bad.Add("tls", "cannot be used: %v", err)
 		}
 	}
 	if t := s.UpstreamTLS; t != nil {
 		if c.UpstreamTLS, err = proxy.ClientTLS(t.CA, t.ServerName, t.SkipVerify); err != nil {
-			bad.add("upstream_tls", "cannot be used: %v", err)
+			bad.Add("upstream_tls", "cannot be used: %v", err)
 		}
 	}
-	return c, bad.err()
+	return c, refusal(bad)
 }
 
 // samePath tells whether two settings have the same data path, wherever it

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"tornwire/faults/toxics"
+	"tornwire/internal/strict"
+	"tornwire/scenarios"
 )
 
 var (
@@ -37,26 +39,26 @@ func toxicError(err error) error {
 	if errors.As(err, &own) {
 		return err
 	}
-	var bad problems
-	bad.toxic("", err)
+	var bad strict.Problems
+	toxicProblem(&bad, "", err)
 	stock := stockToxic[bad[0].Field]
 	if stock == "" || len(bad) > 1 {
-		return bad.err()
+		return refusal(bad)
 	}
 	e := newError(http.StatusBadRequest, "%s", stock)
 	e.Field, e.Problems = bad[0].Field, bad
 	return e
 }
 
-// toxic adds what package toxics has told, a line each, which begins with the field.
-func (p *problems) toxic(path string, err error) {
+// toxicProblem adds what package toxics has told, a line each, which begins with the field.
+func toxicProblem(p *strict.Problems, path string, err error) {
 	for _, line := range strings.Split(err.Error(), "\n") {
 		field, _, _ := strings.Cut(line, " ")
 		if field == "field" { // one that there is not
 			_, rest, _ := strings.Cut(line, `"`)
 			field, _, _ = strings.Cut(rest, `"`)
 		}
-		*p = append(*p, Problem{path + strings.TrimSuffix(field, ":"), path + line})
+		*p = append(*p, Problem{Field: path + strings.TrimSuffix(field, ":"), Reason: path + line})
 	}
 }
 
@@ -66,33 +68,33 @@ func readToxic(body []byte, into func([]byte) error) error {
 	if err != nil {
 		return err
 	}
-	if raw := o.raw("attributes"); raw != nil && raw[0] == '{' {
-		o.object("attributes") // for members that are there twice
+	if raw := o.Raw("attributes"); raw != nil && raw[0] == '{' {
+		o.Object("attributes") // for members that are there twice
 	}
-	if err := bad.err(); err != nil {
+	if err := refusal(*bad); err != nil {
 		return err
 	}
 	return toxicError(into(body))
 }
 
 // readToxics reads the toxics that a proxy begins with.
-func (s *Settings) readToxics(o *object) {
+func (s *Settings) readToxics(o *strict.Object) {
 	var list []json.RawMessage
-	read(o, "toxics", "a list", &list)
+	strict.Read(o, "toxics", "a list", &list)
 	for i, raw := range list {
 		path := fmt.Sprintf("toxics.%d.", i)
 		if raw[0] != '{' {
-			o.problem("toxics", "has %s, not an object", excerpt(raw))
+			o.Problem("toxics", "has %s, not an object", strict.Excerpt(raw))
 			continue
 		}
-		newObject(path, raw, o.bad)
+		strict.NewObject(path, raw, o.Bad)
 		var spec toxics.Spec
 		if err := json.Unmarshal(raw, &spec); err != nil {
-			o.bad.toxic(path, err)
+			toxicProblem(o.Bad, path, err)
 			continue
 		}
-		if reason := badName(spec.Name); reason != "" {
-			o.bad.add(path+"name", "%s", reason)
+		if reason := scenarios.BadName(spec.Name); reason != "" {
+			o.Bad.Add(path+"name", "%s", reason)
 		}
 		s.Toxics = append(s.Toxics, spec)
 	}
@@ -208,10 +210,10 @@ func createToxic(c *call) (reply, error) {
 	if err := readToxic(body, func(b []byte) error { return json.Unmarshal(b, &spec) }); err != nil {
 		return reply{}, err
 	}
-	if reason := badName(spec.Name); reason != "" {
-		var bad problems
-		bad.add("name", "%s", reason)
-		return reply{}, bad.err()
+	if reason := scenarios.BadName(spec.Name); reason != "" {
+		var bad strict.Problems
+		bad.Add("name", "%s", reason)
+		return reply{}, refusal(bad)
 	}
 	spec, err = c.m.AddToxic(c.ctx, c.vars["proxy"], spec)
 	return reply{http.StatusOK, spec}, err
