@@ -107,7 +107,7 @@ func (c *checks) step(path string, s *Step) {
 		c.acquire(path, at, s)
 	case DoOpen, DoClose:
 		c.speaks(at, s.Name)
-	case DoSettle, DoEnter, DoLeave, DoRelease, DoCancel:
+	case DoSettle, DoEnter, DoLeave, DoRelease, DoReleasing, DoCancel:
 		c.ofCall(at, s)
 	case DoHold, DoTake:
 		if c.held[s.Name] {
@@ -129,7 +129,7 @@ func (c *checks) step(path string, s *Step) {
 			c.bad.Add(at, "is %q, and no rule names that gate%s", s.Name, words.DidYouMean(s.Name, c.s.gates))
 		}
 		c.opened[s.Name] = true
-	case DoLead, DoStandby, DoActive:
+	case DoLead, DoNotice, DoStandby, DoActive:
 		c.leading(at, s)
 	case DoPause:
 		c.pauses += s.Time
@@ -192,7 +192,7 @@ func (c *checks) ofCall(at string, s *Step) {
 		c.bad.Add(at, "is %q, which a step before it has released", s.Name)
 	}
 	switch s.Do {
-	case DoRelease:
+	case DoRelease, DoReleasing:
 		c.over[s.Name] = "released"
 	case DoSettle, DoEnter:
 		if c.over[s.Name] == "" {

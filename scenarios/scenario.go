@@ -116,27 +116,29 @@ type Action string
 
 // The actions. The value of the word in TOML is what Step.Name holds.
 const (
-	DoOpen    Action = "open"    // a client: connects, as far as it does that unasked; clients without one are opened by their first acquire
-	DoAcquire Action = "acquire" // a new call: Client asks for Key
-	DoSettle  Action = "settle"  // a call: until it has ended
-	DoEnter   Action = "enter"   // a call: the application goes in, if it is acquired
-	DoLeave   Action = "leave"   // a call
-	DoRelease Action = "release" // a call: asks for it, and waits for the result
-	DoCancel  Action = "cancel"  // a call
-	DoClose   Action = "close"   // a client
-	DoHold    Action = "hold"    // a key: the tool's own holder acquires it
-	DoTake    Action = "take"    // a key: it acquires it and enters
-	DoFree    Action = "free"    // a key: it leaves, and releases it
-	DoExpired Action = "expired" // a key: until no lease of it runs
-	DoArm     Action = "arm"     // a rule
-	DoDisarm  Action = "disarm"  // a rule
-	DoGate    Action = "gate"    // a gate: is opened, which ends what is held until then
-	DoShut    Action = "shut"    // a gate
-	DoLead    Action = "lead"    // a proxy: its node leads from now on; "nobody": none does
-	DoStandby Action = "standby" // a proxy: its node serves no more
-	DoActive  Action = "active"  // a proxy: its node serves again
-	DoPause   Action = "pause"   // a time
-	DoWait    Action = "await"   // nothing but its condition; the value is a sentence for people
+	DoOpen      Action = "open"      // a client: connects, as far as it does that unasked; clients without one are opened by their first acquire
+	DoAcquire   Action = "acquire"   // a new call: Client asks for Key
+	DoSettle    Action = "settle"    // a call: until it has ended
+	DoEnter     Action = "enter"     // a call: the application goes in, if it is acquired
+	DoLeave     Action = "leave"     // a call
+	DoRelease   Action = "release"   // a call: asks for it, and waits for the result
+	DoReleasing Action = "releasing" // a call: asks for it, and does not wait
+	DoCancel    Action = "cancel"    // a call
+	DoClose     Action = "close"     // a client
+	DoHold      Action = "hold"      // a key: the tool's own holder acquires it
+	DoTake      Action = "take"      // a key: it acquires it and enters
+	DoFree      Action = "free"      // a key: it leaves, and releases it
+	DoExpired   Action = "expired"   // a key: until no lease of it runs
+	DoArm       Action = "arm"       // a rule
+	DoDisarm    Action = "disarm"    // a rule
+	DoGate      Action = "gate"      // a gate: is opened, which ends what is held until then
+	DoShut      Action = "shut"      // a gate
+	DoLead      Action = "lead"      // a proxy: its node leads from now on; "nobody": none does
+	DoNotice    Action = "notice"    // a proxy: every node tells its clients by L that its node leads
+	DoStandby   Action = "standby"   // a proxy: its node serves no more
+	DoActive    Action = "active"    // a proxy: its node serves again
+	DoPause     Action = "pause"     // a time
+	DoWait      Action = "await"     // nothing but its condition; the value is a sentence for people
 )
 
 // Step is one step: what is waited for, then what is done.

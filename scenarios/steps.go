@@ -22,8 +22,8 @@ const MaxSpan = 255 * time.Second
 
 // actions is every action, in the order in which they are listed.
 var actions = []Action{
-	DoOpen, DoAcquire, DoSettle, DoEnter, DoLeave, DoRelease, DoCancel, DoClose, DoHold, DoTake, DoFree, DoExpired,
-	DoArm, DoDisarm, DoGate, DoShut, DoLead, DoStandby, DoActive, DoPause, DoWait,
+	DoOpen, DoAcquire, DoSettle, DoEnter, DoLeave, DoRelease, DoReleasing, DoCancel, DoClose, DoHold, DoTake, DoFree, DoExpired,
+	DoArm, DoDisarm, DoGate, DoShut, DoLead, DoNotice, DoStandby, DoActive, DoPause, DoWait,
 }
 
 // Actions lists every action of a step.

@@ -22,7 +22,7 @@ func TestUnaccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := r.listen()
+	l, err := r.listen("")
 	if err != nil {
 		t.Fatal(err)
 	}

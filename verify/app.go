@@ -28,6 +28,7 @@ type call struct {
 	outcome string
 	token   uint64
 	inside  bool
+	settled *bool // of a play: what settle has told
 }
 
 var acquireOutcomes = []string{

@@ -140,7 +140,9 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 		cfg.Keep = conn.keep
 	}
 	serve := func() {}
-	if there != nil {
+	if p := c.Workload.play; p != nil && p.Upstream != "" {
+		cfg.Upstream = p.Upstream
+	} else if there != nil {
 		cfg.Upstream, cfg.Dial = there.addr, r.dialPrompted
 	} else if serve, err = r.embed(&cfg, seed); err != nil {
 		return nil, err
@@ -162,9 +164,12 @@ func newCaseRun(ctx context.Context, c Case, conn *adapterConn, seed uint64, lim
 	return r, nil
 }
 
-// listen opens a port on the case's address. Where the system has only one
+// listen opens a port on the case's address, or what is asked for. Where the system has only one
 // loopback address, that one is used.
-func (r *caseRun) listen() (net.Listener, error) {
+func (r *caseRun) listen(asked string) (net.Listener, error) {
+	if asked != "" && r.conn.inside == nil {
+		return net.Listen("tcp", asked)
+	}
 	if r.conn.inside != nil {
 		return r.conn.inside.Listen("tcp4", r.addr+":0")
 	}

@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"tornwire/adapter"
@@ -52,26 +51,14 @@ func (r *caseRun) openAs(name string, addresses int, secret string) bool {
 			r.until(fireLimit, once(isFiring))
 		}
 	}
-	c := &caseClient{name: fmt.Sprintf("%s-%d", name, r.serial), addrs: list}
-	r.mu.Lock()
-	r.clients[name] = c
-	r.mu.Unlock()
-	var refused string
-	r.conn.opened()
-	c.opened, refused = r.ask(adapter.Request{
-		Type: adapter.TypeOpen, Client: c.name, Addresses: list, Secret: &secret,
-	}, adapter.TypeOpenOK, func() {
-		r.rec.Add(history.Event{Kind: history.ClientOpened, Client: name, Addr: strings.Join(list, ",")})
-	})
-	if refused != "" && r.id.Fault == NoFault && secret == r.secret() {
-		r.fail(fmt.Errorf("open failed without a fault: %s", refused))
-	}
-	r.calm(name)
-	return c.opened
+	return r.openList(name, list, secret)
 }
 
 // secret is that of the server's preface.
 func (r *caseRun) secret() string {
+	if p := r.of.Workload.play; p != nil {
+		return p.Secret
+	}
 	if r.own == nil {
 		return ""
 	}

@@ -47,7 +47,12 @@ func (r *caseRun) node(i int) *server.Server {
 // door opens an address for a client, which leads to a node of the case's cluster, or
 // to its server.
 func (r *caseRun) door(client string, node int) (addr string, ok bool) {
-	l, err := r.listen()
+	return r.doorAt(client, node, "")
+}
+
+// doorAt is door at an address that is asked for, "" for any.
+func (r *caseRun) doorAt(client string, node int, listen string) (addr string, ok bool) {
+	l, err := r.listen(listen)
 	if err != nil {
 		r.fail(fmt.Errorf("cannot listen for client %s: %w", client, err))
 		return "", false

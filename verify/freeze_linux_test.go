@@ -23,7 +23,7 @@ func asleep(t *testing.T) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		killGroup(p.cmd)
+		KillGroup(p.cmd)
 		<-p.exited
 		_ = p.Stop()
 	})
@@ -61,7 +61,7 @@ func TestFreeze(t *testing.T) {
 	for p.frozen() == nil && t.Context().Err() == nil {
 		continue
 	}
-	killGroup(p.cmd)
+	KillGroup(p.cmd)
 	<-p.exited
 	if err := p.freeze(t.Context()); err == nil {
 		t.Error("an adapter that has exited is frozen")
@@ -92,7 +92,7 @@ func TestHolds(t *testing.T) {
 		}
 		cmd := exec.Command("sleep", "600")
 		cmd.ExtraFiles = []*os.File{f}
-		ownGroup(cmd)
+		OwnGroup(cmd)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestHolds(t *testing.T) {
 		if err := (&process{cmd: cmd}).holds(local, "127.0.0.1:1"); err == nil {
 			t.Error("a connection to elsewhere from the same port is taken for ours")
 		}
-		killGroup(cmd)
+		KillGroup(cmd)
 		_ = cmd.Wait()
 	}
 	if err := (&process{}).holds("127.0.0.1:1", l.Addr().String()); err == nil {

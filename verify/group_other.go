@@ -4,10 +4,10 @@ package verify
 
 import "os/exec"
 
-func ownGroup(*exec.Cmd) {}
+func OwnGroup(*exec.Cmd) {}
 
-// killGroup kills a command; there are no process groups here.
-func killGroup(cmd *exec.Cmd) {
+// KillGroup kills a command; there are no process groups here.
+func KillGroup(cmd *exec.Cmd) {
 	if cmd.Process != nil {
 		_ = cmd.Process.Kill()
 	}

@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// ownGroup puts a command into a process group of its own, so that what it
+// OwnGroup puts a command into a process group of its own, so that what it
 // starts can be ended with it.
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func OwnGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// killGroup kills a command and what it started.
-func killGroup(cmd *exec.Cmd) {
+// KillGroup kills a command and what it started.
+func KillGroup(cmd *exec.Cmd) {
 	if cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: nothing is left
 	}

@@ -76,7 +76,12 @@ type UsageError struct{ msg string }
 
 func (e *UsageError) Error() string { return e.msg }
 
-func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
+func usagef(format string, args ...any) error { return NewUsageError(format, args...) }
+
+// NewUsageError is an error about what somebody has asked for.
+func NewUsageError(format string, args ...any) *UsageError {
+	return &UsageError{fmt.Sprintf(format, args...)}
+}
 
 // Case is one case of a plan.
 type Case struct {

@@ -100,6 +100,9 @@ func (r *caseRun) scripted(inside *memnet.Network, behind string) (*script, erro
 // judged: what breaks it is ours. Where the tool alone speaks, no rule about the client
 // is.
 func policyOf(w *Workload, p checker.Policy) checker.Policy {
+	if w.play != nil {
+		return w.play.policy(p)
+	}
 	side := "client"
 	switch {
 	case w.Probe:

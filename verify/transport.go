@@ -67,7 +67,7 @@ type process struct {
 // startProcess runs a command as an adapter.
 func startProcess(argv []string) (*process, error) {
 	p := &process{cmd: exec.Command(argv[0], argv[1:]...), exited: make(chan struct{})}
-	ownGroup(p.cmd)
+	OwnGroup(p.cmd)
 	p.cmd.Stderr = &p.stderr
 	p.cmd.WaitDelay = time.Second // a grandchild may keep stderr open
 	r, w, err := os.Pipe()
@@ -86,7 +86,7 @@ func startProcess(argv []string) (*process, error) {
 	go func() {
 		defer close(p.exited)
 		_ = p.cmd.Wait() // how it ended is of no interest: it should not have
-		killGroup(p.cmd) // what it started must not outlive it, nor keep stdout open
+		KillGroup(p.cmd) // what it started must not outlive it, nor keep stdout open
 	}()
 	return p, nil
 }
@@ -121,7 +121,7 @@ func (p *process) Stop() error {
 	select {
 	case <-p.exited:
 	case <-t.C:
-		killGroup(p.cmd)
+		KillGroup(p.cmd)
 		<-p.exited
 	}
 	return p.out.Close()

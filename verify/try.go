@@ -144,7 +144,7 @@ func (r *runner) try(ctx context.Context, c Case) try {
 	cause := context.Cause(run.ctx)
 	events := run.finish()
 	t.took = time.Since(run.began)
-	if r.p.Record != nil || r.keep {
+	if r.p.Record != nil || r.keep || c.Workload.play != nil {
 		t.events = events
 	}
 	if r.transcribe {

@@ -56,6 +56,8 @@ type Workload struct {
 	// server does. What it does accuses no server, and the table, which did not decide
 	// all that the client was told, is not seen.
 	Stub func(g *frames.Grammar) []stub.Step
+
+	play *Play // somebody else tells it
 }
 
 // OwnFault is the one fault of a workload that withholds by itself; it is swept

@@ -166,7 +166,7 @@ func (p *prober) release(key string, token uint64) {
 }
 
 func runServerProbe(r *caseRun) {
-	l, err := r.listen()
+	l, err := r.listen("")
 	if err != nil {
 		r.fail(err)
 		return
