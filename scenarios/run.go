@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +56,13 @@ type Result struct {
 	ExitCode int
 	Elapsed  time.Duration
 	Repeated int // times that it was too late to judge
+
+	got verify.CaseResult
 }
+
+// Describe tells a person of each finding with its bytes and timeline, and why nothing was
+// proved, if so.
+func (res *Result) Describe() string { return verify.Describe(res.got) }
 
 // Met tells of an expectation whether it was met, and what was there.
 type Met struct {
@@ -70,6 +78,9 @@ func Run(ctx context.Context, s *Scenario, o Options) (*Result, error) {
 	t := &teller{s: s, o: o, ctx: ctx}
 	start, err := t.starter()
 	if err != nil {
+		return nil, err
+	}
+	if err := t.readSecret(); err != nil {
 		return nil, err
 	}
 	res := &Result{Scenario: s}
@@ -144,6 +155,31 @@ func (t *teller) starter() (verify.Starter, error) {
 	return verify.Library(reference.Library()), nil
 }
 
+// maxSecret is the most bytes of a secret's file.
+const maxSecret = 4096
+
+// readSecret reads that of an upstream; its file is relative to the scenario's.
+func (t *teller) readSecret() error {
+	name := t.s.Server.SecretFile
+	if name == "" {
+		return nil
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(t.s.File), name)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return usage("%s: secret_file: %v", t.s.place(t.s.Server.Line), err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	if err != nil || len(b) > maxSecret {
+		return usage("%s: secret_file has over %d bytes, or cannot be read: %v", t.s.place(t.s.Server.Line), maxSecret, err)
+	}
+	t.secret = strings.TrimRight(string(b), "\r\n")
+	return nil
+}
+
 func usage(format string, args ...any) error { return verify.NewUsageError(format, args...) }
 
 // place is a line of the scenario's file.
@@ -185,14 +221,14 @@ func (t *teller) play() *verify.Play {
 	s := t.s
 	return &verify.Play{
 		Name: s.Name, Dialect: s.Dialect, Nodes: s.Server.Nodes, FirstToken: s.Server.FirstToken, QueueLimit: s.Server.QueueLimit,
-		Upstream: s.Server.Address, Script: t.tell, Policy: t.policy,
+		Upstream: s.Server.Address, Secret: t.secret, Script: t.tell, Policy: t.policy,
 	}
 }
 
 // conclude makes the result of what came of the play.
 func (res *Result) conclude(t *teller, got verify.CaseResult) {
 	res.Verdict, res.Reason, res.Findings, res.Checked, res.Events = got.Verdict, got.Reason, got.Findings, got.Checked, got.Events()
-	res.Command, res.Repeated = t.failed, got.Repeated
+	res.Command, res.Repeated, res.got = t.failed, got.Repeated, got
 	if got.Policy() == nil {
 		res.ExitCode = verify.ExitInconclusive
 		if res.Command != "" {

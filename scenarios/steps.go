@@ -32,7 +32,7 @@ func Actions() []Action { return slices.Clone(actions) }
 func (r *reader) step(o *strict.Object, line int) {
 	s := Step{Line: line}
 	if below := o.Object("when"); below != nil {
-		s.When = r.condition(below, line)
+		s.When = r.condition(below, r.at.of(strings.TrimSuffix(below.Path, ".")))
 	}
 	var have []string
 	for _, a := range actions {

@@ -22,6 +22,7 @@ type teller struct {
 	opened map[string]bool
 	calls  map[string]int // their numbers in the record
 	failed string         // how the command ended, if not well
+	secret string         // of the upstream
 }
 
 // tell is the script. It is told again from the beginning if the first time was too late.
@@ -131,7 +132,7 @@ func (t *teller) open(name string) bool {
 	}
 	t.opened[name] = true
 	c := t.client(name)
-	return t.st.Open(name, t.list(c), c.Secret)
+	return t.st.Open(name, t.list(c), first(c.Secret, t.secret))
 }
 
 // do does a step.

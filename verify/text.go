@@ -18,6 +18,12 @@ var signs = map[checker.Verdict]string{
 	checker.NonStrict: "NON-STRICT △", checker.Inconclusive: "INCONCLUSIVE ?", checker.Skipped: "SKIPPED –",
 }
 
+// VerdictWord is a verdict as people read it, in capitals.
+func VerdictWord(v checker.Verdict) string {
+	word, _, _ := strings.Cut(signs[v], " ")
+	return word
+}
+
 // WriteText writes the report for people. Its last line is the verdict with its
 // coverage.
 func (r *Report) WriteText(w io.Writer) error {

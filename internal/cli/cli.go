@@ -113,7 +113,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetVersionTemplate("tornwire {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(verifyCommand(), marginCommand(), checkCommand(), mergeCommand(), shrinkCommand(), listCommand(), explainCommand(), lockserverCommand(), serveCommand(), adapterCommand(), versionCommand())
+	root.AddCommand(verifyCommand(), runCommand(), marginCommand(), checkCommand(), mergeCommand(), shrinkCommand(), listCommand(), explainCommand(), lockserverCommand(), serveCommand(), adapterCommand(), versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	return root
 }

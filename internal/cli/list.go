@@ -36,6 +36,7 @@ var lists = map[string]func(w io.Writer){
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.ID, r.Side, r.Severity, swept, r.Sentence)
 		}
 	},
+	"scenarios": listScenarios,
 	"grammars": func(w io.Writer) {
 		for _, name := range frames.Names() {
 			g := frames.MustBuiltin(name)
