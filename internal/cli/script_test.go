@@ -258,8 +258,17 @@ func hasJSON(text string, want []string) error {
 		key, value, _ := strings.Cut(w, "=")
 		var v any = doc
 		for _, k := range strings.Split(key, ".") {
-			m, _ := v.(map[string]any)
-			v = m[k]
+			switch m := v.(type) {
+			case []any:
+				v = nil
+				if i, err := strconv.Atoi(k); err == nil && i < len(m) {
+					v = m[i]
+				}
+			case map[string]any:
+				v = m[k]
+			default:
+				v = nil
+			}
 		}
 		if got := fmt.Sprint(v); got != value {
 			return fmt.Errorf("%s is %s", key, got)
