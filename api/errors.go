@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-
 )
 
 // Error is a request that was refused, as it is told to who made it. The texts
