@@ -107,7 +107,7 @@ func (c *checks) step(path string, s *Step) {
 		c.acquire(path, at, s)
 	case DoOpen, DoClose:
 		c.speaks(at, s.Name)
-	case DoSettle, DoEnter, DoLeave, DoRelease, DoReleasing, DoCancel:
+	case DoSettle, DoEnter, DoLeave, DoRelease, DoReleasing, DoReleased, DoCancel:
 		c.ofCall(at, s)
 	case DoHold, DoTake:
 		if c.held[s.Name] {
@@ -188,6 +188,8 @@ func (c *checks) ofCall(at string, s *Step) {
 	switch was := c.over[s.Name]; {
 	case s.Do == DoCancel && was != "":
 		c.bad.Add(at, "is %q, which is over: a step before it has %s it", s.Name, was)
+	case s.Do == DoReleased && was != "released":
+		c.bad.Add(at, "is %q, and no step before it releases that", s.Name)
 	case s.Do == DoEnter && was == "released":
 		c.bad.Add(at, "is %q, which a step before it has released", s.Name)
 	}

@@ -123,6 +123,7 @@ const (
 	DoLeave     Action = "leave"     // a call
 	DoRelease   Action = "release"   // a call: asks for it, and waits for the result
 	DoReleasing Action = "releasing" // a call: asks for it, and does not wait
+	DoReleased  Action = "released"  // a call: until its release has ended, 6 s at most
 	DoCancel    Action = "cancel"    // a call
 	DoClose     Action = "close"     // a client
 	DoHold      Action = "hold"      // a key: the tool's own holder acquires it

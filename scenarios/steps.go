@@ -22,7 +22,7 @@ const MaxSpan = 255 * time.Second
 
 // actions is every action, in the order in which they are listed.
 var actions = []Action{
-	DoOpen, DoAcquire, DoSettle, DoEnter, DoLeave, DoRelease, DoReleasing, DoCancel, DoClose, DoHold, DoTake, DoFree, DoExpired,
+	DoOpen, DoAcquire, DoSettle, DoEnter, DoLeave, DoRelease, DoReleasing, DoReleased, DoCancel, DoClose, DoHold, DoTake, DoFree, DoExpired,
 	DoArm, DoDisarm, DoGate, DoShut, DoLead, DoNotice, DoStandby, DoActive, DoPause, DoWait,
 }
 

@@ -146,7 +146,7 @@ func (t *teller) do(x Step) {
 			st.Acquire(x.Name, x.Client, x.Key, x.Wait, x.Lease)
 			t.calls[x.Name] = st.Call(x.Name)
 		}
-	case DoSettle, DoEnter, DoLeave, DoRelease, DoReleasing, DoCancel:
+	case DoSettle, DoEnter, DoLeave, DoRelease, DoReleasing, DoReleased, DoCancel:
 		t.ofCall(x)
 	case DoClose:
 		st.Close(x.Name)
@@ -194,6 +194,8 @@ func (t *teller) ofCall(x Step) {
 		t.st.Release(x.Name)
 	case DoReleasing:
 		t.st.Releasing(x.Name)
+	case DoReleased:
+		t.st.Released(x.Name)
 	default:
 		t.st.Cancel(x.Name)
 	}

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -33,7 +34,9 @@ type Play struct {
 // of is the case of a play.
 func (p *Play) of() Case {
 	w := &Workload{ID: p.Name, FirstToken: p.FirstToken, QueueLimit: p.QueueLimit, Nodes: p.Nodes, play: p}
-	w.Run = func(r *caseRun) { p.Script(&Stage{r: r, calls: map[string]*call{}, own: map[string]uint64{}}) }
+	w.Run = func(r *caseRun) {
+		p.Script(&Stage{r: r, calls: map[string]*call{}, own: map[string]uint64{}, waits: map[string]func(){}})
+	}
 	return Case{ID: CaseID{Dialect: p.Dialect, Workload: p.Name, Fault: NoFault}, Workload: w}
 }
 
@@ -60,27 +63,16 @@ func RunPlay(ctx context.Context, o Options, play *Play) (CaseResult, error) {
 	if err := p.checkNumbers(); err != nil {
 		return CaseResult{}, err
 	}
-	r := &runner{p: p, started: time.Now(), report: newReport(p), control: map[string]CaseResult{}, keep: true}
-	r.pool = newAdapters(1, p.Start, p.Dialect)
-	r.pulse = newPulse(1, r.pool.strain)
-	ctx, cancel := context.WithCancel(ctx)
-	r.stop = cancel
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	wg.Go(func() { r.pulse.run(ctx) })
-	defer r.pool.close()
-	conn, err := r.pool.get(ctx)
-	if err != nil {
-		return CaseResult{}, &unreachable{err}
+	r, end, err := alone(ctx, p)
+	var other *unspoken
+	switch {
+	case errors.As(err, &other):
+		return CaseResult{Case: play.of(), Verdict: checker.Skipped, Reason: other.reason}, nil
+	case err != nil:
+		return CaseResult{}, err
 	}
-	r.policy = policyFor(p, conn)
-	speaks, info := conn.speaks(p.Dialect), conn.info
-	r.pool.put(conn)
-	if !speaks {
-		return CaseResult{Case: play.of(), Verdict: checker.Skipped, Reason: fmt.Sprintf("the adapter speaks %v, not %s", info.Dialects, p.Dialect)}, nil
-	}
-	return r.runNow(ctx, play.of()), nil
+	defer end()
+	return r.runNow(r.ctx, play.of()), nil
 }
 
 // Play runs a play inside the bubble of the goroutine that asks for it.
@@ -103,7 +95,7 @@ type Stage struct {
 	order []string
 	names []string // of the clients that were opened
 	own   map[string]uint64
-	waits []func() // for the results of releases
+	waits map[string]func() // for the results of releases, by call
 	cause sync.Once
 }
 
@@ -173,10 +165,17 @@ func (s *Stage) Release(name string) {
 	}
 }
 
-// Releasing asks for it, and leaves the result to End.
+// Releasing asks for it, and leaves the result to Released or to End.
 func (s *Stage) Releasing(name string) {
 	if s.Settle(name) {
-		s.waits = append(s.waits, s.calls[name].startRelease())
+		s.waits[name] = s.calls[name].startRelease()
+	}
+}
+
+// Released waits for the result of a release, as long as Release does.
+func (s *Stage) Released(name string) {
+	if wait := s.waits[name]; wait != nil {
+		wait()
 	}
 }
 
@@ -289,8 +288,8 @@ func (s *Stage) End() {
 	for _, name := range s.order {
 		s.Settle(name)
 	}
-	for _, wait := range s.waits {
-		wait()
+	for _, name := range s.order {
+		s.Released(name)
 	}
 	for _, name := range s.names {
 		s.r.close(name)

@@ -24,6 +24,7 @@ type verifyFlags struct {
 	record           string
 	baseline         string
 	list             bool
+	export           string
 	shard            string
 }
 
@@ -73,6 +74,7 @@ func verifyCommand() *cobra.Command {
 	f.flags(fs)
 	fs.StringVar(&f.record, "record", "", "write the history of every case into this directory, new or empty; tornwire check judges it again")
 	fs.StringVar(&f.baseline, "baseline", "", baselineUsage)
+	fs.StringVar(&f.export, "export", "", "write the one --case as a scenario into this `FILE`, - for stdout (docs/scenarios.md); it is run before, and has to show the same")
 	fs.BoolVar(&f.list, "list", false, "print the ids of the selected cases and run nothing")
 	return cmd
 }
@@ -109,7 +111,7 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	// An empty one is a variable that is not set: it must not be taken for the default.
-	for _, name := range []string{"dialect", "sweep", "profile", "busy", "upstream", "secret-file", "record", "shard", "baseline"} {
+	for _, name := range []string{"dialect", "sweep", "profile", "busy", "upstream", "secret-file", "record", "shard", "baseline", "export"} {
 		if v, _ := cmd.Flags().GetString(name); cmd.Flags().Changed(name) && v == "" {
 			return usagef("--%s is empty; leave it out for its default", name)
 		}
@@ -154,6 +156,9 @@ func (f *verifyFlags) run(cmd *cobra.Command, args []string) error {
 		if f.opts.Profile == "" {
 			f.opts.Profile = "official"
 		}
+	}
+	if f.export != "" {
+		return f.exportCase(cmd)
 	}
 	plan, err := verify.NewPlan(f.opts)
 	if err != nil {
