@@ -27,6 +27,7 @@ const allScenarios = "all"
 type runFlags struct {
 	opts             scenarios.Options
 	adapter, verbose bool
+	print            bool
 	seed             uint64
 	grace, tolerance time.Duration
 	format, report   string
@@ -60,6 +61,7 @@ func runCommand() *cobra.Command {
 	fs.DurationVar(&f.tolerance, "tolerance", checker.DefaultTolerance, "how much later than that a session is still open before it is a finding, as for verify")
 	fs.BoolVar(&f.opts.Strict, "strict", false, "a non-strict verdict has exit code 3")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "tell each step when it is done, on stderr")
+	fs.BoolVar(&f.print, "print", false, "print the scenarios and run nothing: a start for one of your own")
 	fs.StringVar(&f.report, "report", "", "write a report, `json=FILE`")
 	fs.StringVar(&f.format, "format", "text", "text or json, of what goes to stdout")
 	return cmd
@@ -79,6 +81,14 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	list, err := readScenarios(args, f.dialect)
 	if err != nil {
 		return err
+	}
+	if f.print {
+		for _, s := range list {
+			if _, err := io.WriteString(cmd.OutOrStdout(), s.Source); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if f.report != "" {
 		if err := canWrite(strings.TrimPrefix(f.report, "json=")); err != nil {
@@ -104,6 +114,9 @@ func (f *runFlags) check(cmd *cobra.Command, args, command []string) error {
 	}
 	if f.adapter && len(command) == 0 {
 		return usagef("--adapter says that the command is an adapter, and there is no command behind --")
+	}
+	if f.print && (len(command) > 0 || f.report != "" || f.format == "json") {
+		return usagef("--print runs nothing, so that there is no command, --report or --format")
 	}
 	if cmd.Flags().Changed("timeout") && (f.opts.Timeout < time.Second || f.opts.Timeout > scenarios.MaxTimeout) {
 		return usagef("--timeout is %s, not 1s to %s", f.opts.Timeout, scenarios.MaxTimeout)
