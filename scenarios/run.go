@@ -35,6 +35,11 @@ type Options struct {
 	Strict bool
 	// Told, if set, is told of each step when it has been done.
 	Told func(Told)
+	// Before, if set, is called before each step, from 0, and may keep it waiting until over
+	// is closed. Placed is told the addresses of each client. A run that was too late to
+	// judge is told again: both begin anew then.
+	Before func(step int, over <-chan struct{})
+	Placed func(addrs map[string][]string)
 }
 
 // Told is a step that has been done.

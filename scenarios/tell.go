@@ -31,13 +31,23 @@ func (t *teller) tell(st *verify.Stage) {
 	if !t.doors() {
 		return
 	}
+	if t.o.Placed != nil {
+		places := map[string][]string{}
+		for _, c := range t.s.Clients {
+			places[c.Name] = t.list(c)
+		}
+		t.o.Placed(places)
+	}
 	for _, x := range t.s.Rules {
 		if x.Armed {
 			t.arm(x)
 		}
 	}
 	wait, ok := t.start()
-	for _, x := range t.s.Steps {
+	for i, x := range t.s.Steps {
+		if ok && t.o.Before != nil {
+			t.o.Before(i, t.st.Over())
+		}
 		if !ok || t.over() {
 			break
 		}
