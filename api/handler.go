@@ -81,6 +81,7 @@ func NewHandler(m *Manager) http.Handler {
 	add("", stock, refuseBrowsers)
 	add("", ours, refuseBrowsers)
 	add("/v1", ours, refuseForeigners)
+	add("/v1", engine, refuseForeigners)
 	r.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		write(w, newError(http.StatusNotFound, "there is nothing here").reply())
 	})

@@ -31,7 +31,8 @@ type Options struct {
 // one proxy are done one after another, and none waits for another proxy's.
 // Errors are of type *Error.
 type Manager struct {
-	opt Options
+	opt  Options
+	runs *scenarios.Runs
 
 	mu     sync.Mutex
 	list   map[string]*member
@@ -43,7 +44,7 @@ type Manager struct {
 
 // NewManager returns a manager without a proxy.
 func NewManager(opt Options) *Manager {
-	return &Manager{opt: opt, list: map[string]*member{}, making: map[string]bool{}, unix: map[string]string{}}
+	return &Manager{opt: opt, runs: scenarios.NewRuns(), list: map[string]*member{}, making: map[string]bool{}, unix: map[string]string{}}
 }
 
 // Create makes a proxy, and starts it if it is enabled. If that fails, there is
@@ -198,6 +199,7 @@ func (m *Manager) Close() {
 	m.closed = true
 	m.mu.Unlock()
 	m.begun.Wait()
+	m.runs.Close()
 	var wg sync.WaitGroup
 	for _, d := range m.all() {
 		wg.Go(func() {

@@ -1,0 +1,125 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"tornwire/checker"
+	"tornwire/scenarios"
+)
+
+// ask makes a request of a handler, and reads the answer.
+func ask(t *testing.T, h http.Handler, method, path, body string, into any) (status int, text string) {
+	t.Helper()
+	req := httptest.NewRequest(method, "http://127.0.0.1:8474"+path, strings.NewReader(body))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, req)
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("%s %s: content type %q", method, path, got)
+	}
+	if into != nil {
+		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+			t.Fatalf("%s %s: %v: %s", method, path, err, w.Body)
+		}
+	}
+	return w.Code, strings.TrimSpace(w.Body.String())
+}
+
+// TestRuns: a scenario is found, started, told step by step and judged by REST.
+func TestRuns(t *testing.T) {
+	t.Parallel()
+	m := NewManager(Options{})
+	defer m.Close()
+	h := NewHandler(m)
+	var list []ScenarioView
+	if code, _ := ask(t, h, "GET", "/v1/scenarios", "", &list); code != 200 || len(list) != len(scenarios.Library()) {
+		t.Errorf("%d, %d scenarios", code, len(list))
+	}
+	var one ScenarioView
+	if code, _ := ask(t, h, "GET", "/v1/scenarios/exact-release", "", &one); code != 200 || one.Clause != "3.16" || !strings.Contains(one.Source, "[[steps]]") {
+		t.Errorf("%d, %+v", code, one)
+	}
+	body, err := json.Marshal(map[string]any{"source": one.Source, "paused": true, "seed": 7, "timeout": "20s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v RunView
+	if code, text := ask(t, h, "POST", "/v1/runs", string(body), &v); code != 201 || v.ID != "1" || v.Scenario != "exact-release" || v.Of != one.Steps || v.Outcome != nil {
+		t.Fatalf("%d, %s", code, text)
+	}
+	await := func(holds func() bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); !holds(); {
+			if time.Now().After(end) {
+				t.Fatalf("%+v", v)
+			}
+			v = RunView{}
+			ask(t, h, "GET", "/v1/runs/1", "", &v)
+		}
+	}
+	await(func() bool { return v.State == scenarios.Paused && len(v.Addresses["c1"]) == 1 })
+	if code, text := ask(t, h, "POST", "/v1/runs/1/advance", "", nil); code != 200 {
+		t.Errorf("%d, %s", code, text)
+	}
+	await(func() bool { return v.State == scenarios.Paused && v.Step == 1 })
+	if len(v.Steps) != 1 || v.Steps[0].Do != "acquire" || v.Steps[0].Name != "order" {
+		t.Errorf("%+v", v)
+	}
+	if code, text := ask(t, h, "POST", "/v1/runs/1/resume", "", nil); code != 200 {
+		t.Errorf("%d, %s", code, text)
+	}
+	await(func() bool { return v.State == scenarios.Done })
+	if v.Outcome == nil || v.Outcome.Verdict != checker.Inconclusive && (v.Outcome.ExitCode != 0 || len(v.Outcome.Expect) != 3 || !v.Outcome.Expect[0].Met) {
+		t.Errorf("%+v", v.Outcome)
+	}
+	if code, text := ask(t, h, "POST", "/v1/runs/1/pause", "", nil); code != 409 || text != `{"error":"the run is over","status":409}` {
+		t.Errorf("%d, %s", code, text)
+	}
+	if code, text := ask(t, h, "POST", "/v1/runs", `{"story":{"name":"n","about":"a","steps":[{"pause":"30s"}]}}`, &v); code != 201 {
+		t.Errorf("%d, %s", code, text)
+	}
+	if code, text := ask(t, h, "DELETE", "/v1/runs/2", "", &v); code != 200 || v.State != scenarios.Done || v.Outcome.Verdict != checker.Inconclusive {
+		t.Errorf("%d, %s", code, text)
+	}
+	var all []RunView
+	if code, _ := ask(t, h, "GET", "/v1/runs", "", &all); code != 200 || len(all) != 2 {
+		t.Errorf("%d, %d runs", code, len(all))
+	}
+}
+
+// TestRunErrors: what is wrong is told with its field, and nothing is started.
+func TestRunErrors(t *testing.T) {
+	t.Parallel()
+	m := NewManager(Options{})
+	defer m.Close()
+	h := NewHandler(m)
+	for _, x := range []struct{ method, path, body, want string }{
+		{"GET", "/v1/scenarios/nothing", "", `{"error":"scenario not found","status":404}`},
+		{"GET", "/v1/runs/1", "", `{"error":"run not found","status":404}`},
+		{"DELETE", "/v1/runs/1", "", `{"error":"run not found","status":404}`},
+		{"POST", "/v1/runs/1/advance", "", `{"error":"run not found","status":404}`},
+		{"PUT", "/v1/runs", "", `{"error":"PUT is not possible here, only GET, POST","status":405}`},
+		{"POST", "/v1/runs", "", `{"error":"bad request body: EOF","status":400}`},
+		{"POST", "/v1/runs", "{}", `{"error":"bad request body: scenario is one of three: the name of a scenario, its TOML in source, or its object in story; there are 0","status":400,"field":"scenario"}`},
+		{"POST", "/v1/runs", `{"scenario":"torn-grant","source":""}`, `{"error":"bad request body: scenario is one of three: the name of a scenario, its TOML in source, or its object in story; there are 2","status":400,"field":"scenario"}`},
+		{"POST", "/v1/runs", `{"scenario":"torn-grant","pause":true}`, `{"error":"bad request body: pause is no field that there is; did you mean paused?","status":400,"field":"pause"}`},
+		{"POST", "/v1/runs", `{"scenario":"torn-grant","timeout":"1ms"}`, `{"error":"bad request body: timeout is 1ms, not 1s to 30m0s","status":400,"field":"timeout"}`},
+		{"POST", "/v1/runs", `{"scenario":"torn-grant","seed":-1}`, `{"error":"bad request body: seed is -1, not a whole number from 0 to 18446744073709551615","status":400,"field":"seed"}`},
+		{"POST", "/v1/runs", `{"source":"name = 1"}`, `{"error":"bad request body: source is not right: source:1: about is missing: one sentence that says what the scenario shows; source is not right: source:1: name is 1, not a string; source is not right: source:1: steps is empty, and no client is a command: nothing would happen","status":400,"field":"source","problems":[{"field":"source","error":"source is not right: source:1: about is missing: one sentence that says what the scenario shows"},{"field":"source","error":"source is not right: source:1: name is 1, not a string"},{"field":"source","error":"source is not right: source:1: steps is empty, and no client is a command: nothing would happen"}]}`},
+		{"POST", "/v1/runs", `{"story":{"name":"n","about":"a","clients":[{"name":"x","kind":"command"}]}}`, `{"error":"client x is a program, and a daemon starts none: tornwire run does","status":400}`},
+	} {
+		if _, got := ask(t, h, x.method, x.path, x.body, nil); got != x.want {
+			t.Errorf("%s %s %s:\n got %s\nwant %s", x.method, x.path, x.body, got, x.want)
+		}
+	}
+	if _, got := ask(t, h, "POST", "/v1/runs", `{"scenario":"torn-grnt"}`, nil); !strings.HasPrefix(got, `{"error":"bad request body: scenario is \"torn-grnt\", and there is no such scenario; did you mean torn-grant?; there are `) {
+		t.Error(got)
+	}
+	if len(m.runs.List()) > 0 {
+		t.Error("a run was started")
+	}
+}
