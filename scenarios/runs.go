@@ -44,8 +44,8 @@ func NewRuns() *Runs {
 
 // Close stops all runs, and returns when they have ended.
 func (r *Runs) Close() {
-	r.stop()
-	r.mu.Lock() // none is being started
+	r.mu.Lock()
+	r.stop() // while none is being started
 	r.mu.Unlock()
 	r.wg.Wait()
 }
