@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,6 +100,10 @@ func Run(ctx context.Context, s *Scenario, o Options) (*Result, error) {
 	if o.Timeout != 0 {
 		opts.Timeout = o.Timeout
 	}
+	if err := t.reach(ctx); err != nil {
+		res.Verdict, res.Reason, res.ExitCode, res.Elapsed = checker.Inconclusive, err.Error(), verify.ExitUnreachable, time.Since(began)
+		return res, nil
+	}
 	got, err := verify.RunPlay(ctx, opts, t.play())
 	switch {
 	case verify.Unreachable(err):
@@ -158,6 +163,27 @@ func (t *teller) starter() (verify.Starter, error) {
 		return verify.Command(command...), nil
 	}
 	return verify.Library(reference.Library()), nil
+}
+
+// reachLimit is how long an upstream may take to accept a connection.
+const reachLimit = 5 * time.Second
+
+// reach looks whether an upstream is there, before anything is asked of it.
+func (t *teller) reach(ctx context.Context) error {
+	addr := t.s.Server.Address
+	if addr == "" {
+		return nil
+	}
+	network := "tcp"
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		network, addr = "unix", path
+	}
+	d := net.Dialer{Timeout: reachLimit}
+	c, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return fmt.Errorf("%s: the upstream cannot be reached: %w", t.s.place(t.s.Server.Line), err)
+	}
+	return c.Close()
 }
 
 // maxSecret is the most bytes of a secret's file.
@@ -243,6 +269,15 @@ func (res *Result) conclude(t *teller, got verify.CaseResult) {
 	}
 	for _, x := range t.s.Expect {
 		res.Expect = append(res.Expect, res.met(t, x))
+	}
+	lost := slices.IndexFunc(res.Events, func(e history.Event) bool { return e.Kind == history.ServerDialed && e.Detail != "" })
+	switch {
+	case lost >= 0 && t.s.Server.Kind == Upstream:
+		res.Verdict, res.ExitCode = checker.Inconclusive, verify.ExitUnreachable
+		res.Reason = fmt.Sprintf("%s: the upstream could not be reached: %s", t.s.place(t.s.Server.Line), res.Events[lost].Detail)
+		return
+	case len(res.Checked) == 0 && res.Verdict == checker.Safe:
+		res.Verdict, res.Reason = checker.Inconclusive, "no rule was checked: what crossed the wire gave no occasion"
 	}
 	res.ExitCode = res.code(t.o.Strict)
 }

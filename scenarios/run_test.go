@@ -104,7 +104,7 @@ func TestCommand(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		out := writer(func([]byte) { stop() }) // when it hangs
 		res, err := Run(ctx, parsed(t, torn), Options{Command: []string{os.Args[0], commandWord, "hang"}, Output: out})
-		if err != nil || res.Verdict != checker.Inconclusive || res.Command == "" {
+		if err != nil || res.Verdict != checker.Inconclusive || res.ExitCode != verify.ExitInconclusive || res.Command != "" {
 			t.Errorf("%v, %s", err, describe(res))
 		}
 	})

@@ -324,6 +324,8 @@ func writeRun(w io.Writer, res *scenarios.Result) {
 	s := res.Scenario
 	if text := res.Describe(); text != "" {
 		fmt.Fprintln(w, text)
+	} else if res.Reason != "" {
+		fmt.Fprintln(w, res.Reason)
 	}
 	met := 0
 	for _, m := range res.Expect {
