@@ -47,6 +47,9 @@ func NewManager(opt Options) *Manager {
 	return &Manager{opt: opt, runs: scenarios.NewRuns(), list: map[string]*member{}, making: map[string]bool{}, unix: map[string]string{}}
 }
 
+// Runs are the runs of scenarios that the API tells of.
+func (m *Manager) Runs() *scenarios.Runs { return m.runs }
+
 // Create makes a proxy, and starts it if it is enabled. If that fails, there is
 // none. At most MaxProxies are possible.
 func (m *Manager) Create(s Settings) (View, error) {

@@ -18,6 +18,7 @@ var engine = []route{
 	{"/scenarios/{scenario}", map[string]action{"GET": showScenario}},
 	{"/runs", map[string]action{"GET": listRuns, "POST": startRun}},
 	{"/runs/{run}", map[string]action{"GET": showRun, "DELETE": stopRun}},
+	{"/runs/{run}/witness", map[string]action{"POST": witness}},
 	{"/runs/{run}/pause", map[string]action{"POST": steer((*scenarios.Live).Pause)}},
 	{"/runs/{run}/resume", map[string]action{"POST": steer((*scenarios.Live).Resume)}},
 	{"/runs/{run}/advance", map[string]action{"POST": steer((*scenarios.Live).Advance)}},
@@ -170,6 +171,36 @@ func steer(how func(*scenarios.Live) error) action {
 		}
 		return reply{http.StatusOK, viewLive(l)}, nil
 	}
+}
+
+// WitnessView is the answer to a witness: what the bytes and his words show by now.
+type WitnessView struct {
+	Findings []checker.Finding `json:"findings"`
+}
+
+// witness takes what a client, or the test suite that drives it, says of one of its calls.
+func witness(c *call) (reply, error) {
+	l, err := c.run()
+	if err != nil {
+		return reply{}, err
+	}
+	body, err := c.read()
+	if err != nil {
+		return reply{}, err
+	}
+	o, bad, err := parse(body)
+	if err != nil {
+		return reply{}, err
+	}
+	s := scenarios.ReadSaying(o)
+	if err := refusal(*bad); err != nil {
+		return reply{}, err
+	}
+	found, err := l.Say(s)
+	if err != nil {
+		return reply{}, newError(http.StatusConflict, "%v", err)
+	}
+	return reply{http.StatusOK, WitnessView{append([]checker.Finding{}, found...)}}, nil
 }
 
 // runError is what is told about an error of the runs.

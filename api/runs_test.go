@@ -122,4 +122,34 @@ func TestRunErrors(t *testing.T) {
 	if len(m.runs.List()) > 0 {
 		t.Error("a run was started")
 	}
+	const story = `{"story":{"name":"n","about":"a","clients":[{"name":"x","kind":"anyone"}],"steps":[{"await":"it","when":{"event":"entered","within":"1m"}}]}}`
+	if code, text := ask(t, h, "POST", "/v1/runs", story, nil); code != 201 {
+		t.Fatal(text)
+	}
+	for _, x := range []struct{ body, want string }{
+		{"{}", `{"error":"bad request body: event is \"\", and there is no such event; there are call, outcome, enter, exit, release, released, cancel; call is missing: the name of a call, which the witness chooses","status":400,"field":"event","problems":[{"field":"event","error":"event is \"\", and there is no such event; there are call, outcome, enter, exit, release, released, cancel"},{"field":"call","error":"call is missing: the name of a call, which the witness chooses"}]}`},
+		{`{"event":"call","call":"a","key":"k","wait":"1s"}`, `{"error":"bad request body: lease is missing: call needs it","status":400,"field":"lease"}`},
+		{`{"event":"enter","call":"a","key":"k"}`, `{"error":"bad request body: key does not belong to enter","status":400,"field":"key"}`},
+		{`{"event":"outcome","call":"a","outcome":"won"}`, `{"error":"bad request body: outcome is \"won\", and there is no such outcome; there are acquired, timeout, busy, indeterminate, unsent, error","status":400,"field":"outcome"}`},
+		{`{"event":"outcome","call":"a","outcome":"acquired"}`, `{"error":"bad request body: token belongs to acquired, and to nothing else","status":400,"field":"token"}`},
+		{`{"event":"outcome","call":"a","outcome":"acquired","token":"x"}`, `{"error":"bad request body: token is \"x\", not a number from 1 to 18446744073709551615, or one as text such as \"0xff\"","status":400,"field":"token"}`},
+	} {
+		if _, got := ask(t, h, "POST", "/v1/runs/1/witness", x.body, nil); got != x.want {
+			t.Errorf("%s:\n got %s\nwant %s", x.body, got, x.want)
+		}
+	}
+	say := func(body, want string) {
+		t.Helper()
+		var got string
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+			if _, got = ask(t, h, "POST", "/v1/runs/1/witness", body, nil); !strings.Contains(got, "the run has not begun") {
+				break
+			}
+		}
+		if got != want {
+			t.Errorf("%s:\n got %s\nwant %s", body, got, want)
+		}
+	}
+	say(`{"event":"call","call":"a","key":"k","wait":"1s","lease":"5s"}`, `{"findings":[]}`)
+	say(`{"event":"call","call":"a","key":"k","wait":"1s","lease":"5s"}`, `{"error":"call \"a\" has been told of already","status":409}`)
 }

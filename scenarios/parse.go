@@ -194,7 +194,7 @@ func (r *reader) server(o *strict.Object) {
 	} else if nodes && s.Kind != Cluster {
 		below.Problem("nodes", "is for a cluster, and this server's kind is %s", s.Kind)
 	}
-	tokens := r.token(below, "first_token", &s.FirstToken)
+	tokens := readToken(below, "first_token", &s.FirstToken)
 	queue := below.Count("queue_limit", &s.QueueLimit)
 	address := below.Text("address", &s.Address)
 	secret := below.Text("secret_file", &s.SecretFile)
@@ -216,15 +216,19 @@ func (r *reader) server(o *strict.Object) {
 	below.Done()
 }
 
-// token reads a number of 64 bits, which TOML's numbers do not hold: it may be written as
-// text, such as "0xff00000000000001".
-func (r *reader) token(o *strict.Object, name string, to *uint64) bool {
+// readToken reads a number of 64 bits, which TOML's numbers do not hold: it may be written
+// as text, such as "0xff00000000000001".
+func readToken(o *strict.Object, name string, to *uint64) bool {
 	const what = `a number from 1 to 18446744073709551615, or one as text such as "0xff"`
 	raw := o.Raw(name)
 	if raw == nil {
 		return false
 	}
-	n, err := strconv.ParseUint(strings.Trim(string(raw), `"`), 0, 64)
+	text, base := strings.Trim(string(raw), `"`), 10
+	if hex, ok := strings.CutPrefix(text, "0x"); ok {
+		text, base = hex, 16
+	}
+	n, err := strconv.ParseUint(text, base, 64)
 	if err != nil || n == 0 {
 		o.Problem(name, "is %s, not %s", strict.Excerpt(raw), what)
 		return false

@@ -41,6 +41,8 @@ type Options struct {
 	// judge is told again: both begin anew then.
 	Before func(step int, over <-chan struct{})
 	Placed func(addrs map[string][]string)
+
+	said *witnesses // of a run that can be told of calls; nil: nobody says anything
 }
 
 // Told is a step that has been done.
@@ -81,7 +83,7 @@ type Met struct {
 // result. What it has armed, opened and started is gone when it returns.
 func Run(ctx context.Context, s *Scenario, o Options) (*Result, error) {
 	began := time.Now()
-	t := &teller{s: s, o: o, ctx: ctx}
+	t := newTeller(ctx, s, o)
 	start, err := t.starter()
 	if err != nil {
 		return nil, err
@@ -127,10 +129,18 @@ func RunIn(ctx context.Context, b *verify.Bubble, s *Scenario, library func(veri
 			return nil, fmt.Errorf("client %s is %s: in virtual time there are reference clients alone", c.Name, c.Kind)
 		}
 	}
-	t := &teller{s: s, ctx: ctx}
+	t := newTeller(ctx, s, Options{})
 	res := &Result{Scenario: s}
 	res.conclude(t, b.Play(ctx, t.play(), library))
 	return res, nil
+}
+
+func newTeller(ctx context.Context, s *Scenario, o Options) *teller {
+	t := &teller{s: s, o: o, ctx: ctx, said: o.said}
+	if t.said == nil {
+		t.said = &witnesses{}
+	}
+	return t
 }
 
 func first(words ...string) string {
@@ -234,8 +244,13 @@ func (t *teller) profile() string {
 // library's retry (spec/rules.md P13).
 var byWire = []string{"one-attempt", "busy-not-retried", "owner-fresh", "settles"}
 
-// policy leaves out what cannot be judged of clients whose calls are not seen.
+// policy leaves out what cannot be judged of clients whose calls are not seen. Where a
+// witness has told of calls, he has told of all, and nobody knows how old his words are.
 func (t *teller) policy(p checker.Policy) checker.Policy {
+	if t.said.told() {
+		p.Witnessed, p.NoPong = true, true
+		return p
+	}
 	unseen := func(c Client) bool { return c.Kind == Command || c.Kind == Anyone }
 	if !slices.ContainsFunc(t.s.Clients, unseen) {
 		return p
@@ -246,6 +261,15 @@ func (t *teller) policy(p checker.Policy) checker.Policy {
 	}
 	p.Only = only
 	return p
+}
+
+// base is by what a run is judged while it goes on.
+func (t *teller) base() checker.Policy {
+	own := t.s.Server.Kind != Upstream
+	return checker.Policy{
+		Dialect: t.s.Dialect, Profile: t.profile(), Busy: first(t.o.Busy, t.s.Busy), Grace: t.o.Grace, Tolerance: t.o.Tolerance,
+		SawTable: own, Embedded: own,
+	}
 }
 
 func (t *teller) play() *verify.Play {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"tornwire/checker"
 )
 
 // Limits of a registry of runs.
@@ -68,6 +70,8 @@ type Live struct {
 	moved  chan struct{} // closed when paused or credit changes
 	result *Result
 	err    error
+	said   *witnesses
+	judge  func() []checker.Finding
 }
 
 // LiveState is how far a run is.
@@ -98,6 +102,15 @@ func (r *Runs) Start(s *Scenario, o Options, paused bool) (*Live, error) {
 	if s.Server.SecretFile != "" {
 		return nil, errors.New("secret_file is a file, and a daemon reads none that a request names: tornwire run does")
 	}
+	return r.StartHere(s, o, paused)
+}
+
+// EnvRun is the variable of a command's environment that has the id of its run.
+const EnvRun = "TORNWIRE_RUN"
+
+// StartHere is Start for who has this machine anyway: the scenario may start programs and
+// read files.
+func (r *Runs) StartHere(s *Scenario, o Options, paused bool) (*Live, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	live := 0
@@ -120,7 +133,18 @@ func (r *Runs) Start(s *Scenario, o Options, paused bool) (*Live, error) {
 	ctx, stop := context.WithCancel(r.ctx)
 	l := &Live{ID: strconv.Itoa(r.last), Scenario: s, Began: time.Now(), stop: stop, done: make(chan struct{}), paused: paused, moved: make(chan struct{})}
 	r.list = append(r.list, l)
-	o.Before, o.Told, o.Placed = l.before, l.tell, l.place
+	l.said = &witnesses{}
+	told := o.Told
+	o.said, o.Before, o.Placed = l.said, l.before, l.place
+	o.Told = func(t Told) {
+		l.tell(t)
+		if told != nil {
+			told(t)
+		}
+	}
+	o.Env = append(slices.Clone(o.Env), EnvRun+"="+l.ID)
+	t := newTeller(ctx, s, o)
+	l.judge = func() []checker.Finding { return l.said.judge(t.policy(t.base())) }
 	r.wg.Go(func() {
 		defer stop()
 		defer close(l.done)
@@ -149,6 +173,15 @@ func (r *Runs) List() []*Live {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.list)
+}
+
+// Say records what a witness says, and returns what the record shows then: the findings that
+// are there by now. Who says anything of the calls of a run has to say it of all of them.
+func (l *Live) Say(s Saying) ([]checker.Finding, error) {
+	if err := l.said.say(s, l.Scenario.Clients); err != nil {
+		return nil, err
+	}
+	return l.judge(), nil
 }
 
 func (l *Live) over() bool {

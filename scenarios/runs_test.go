@@ -107,3 +107,81 @@ func TestRunsStopped(t *testing.T) {
 		}
 	}
 }
+
+// TestWitness: what a witness says of calls that the run has not asked for is held against the
+// bytes at once, and what cannot be is refused.
+func TestWitness(t *testing.T) {
+	t.Parallel()
+	r := NewRuns()
+	defer r.Close()
+	const story = `
+[[clients]]
+name = "program"
+kind = "anyone"
+[[rules]]
+id = "lose"
+dir = "s2c"
+op = "A"
+nth = 1
+fault = { type = "truncate-fin", at = 0 }
+[[steps]]
+when = { event = "call_result", count = 2, within = "20s" }
+await = "both calls"
+[[expect]]
+finding = "no-entry-unconfirmed"
+[[expect]]
+finding = "indeterminate-stays"
+`
+	l, err := r.Start(parsed(t, story), Options{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := awaitState(t, l, func(s LiveState) bool { return s.Places != nil })
+	var findings []checker.Finding
+	say := func(s Saying, refused string) {
+		t.Helper()
+		var err error
+		for end := time.Now().Add(10 * time.Second); ; {
+			if findings, err = l.Say(s); !errors.Is(err, ErrNotNow) || time.Now().After(end) {
+				break
+			}
+		}
+		if (err != nil) != (refused != "") || err != nil && !strings.Contains(err.Error(), refused) {
+			t.Errorf("%+v: %v, want %q", s, err, refused)
+		}
+	}
+	start := Saying{Event: SaysCall, Call: "a", Key: "order-42", Wait: time.Second, Lease: 5 * time.Second}
+	say(start, "")
+	say(start, `call "a" has been told of already`)
+	say(Saying{Event: SaysCall, Call: "b", Client: "c9"}, `there is no client "c9"`)
+	say(Saying{Event: SaysOutcome, Call: "b"}, `no call "b" has been told of`)
+	say(Saying{Event: SaysExit, Call: "a"}, `call "a" is not inside`)
+	say(Saying{Event: SaysRelease, Call: "a"}, `call "a" is not acquired`)
+	say(Saying{Event: SaysReleased, Call: "a"}, `no release of call "a" is under way`)
+	if err := askAt(st.Places["program"][0]); err != nil {
+		t.Fatal(err)
+	}
+	say(Saying{Event: SaysOutcome, Call: "a", Outcome: "acquired", Token: 1}, "") // it has seen nothing of a grant
+	say(Saying{Event: SaysOutcome, Call: "a", Outcome: "timeout"}, "has ended already: acquired")
+	say(Saying{Event: SaysEnter, Call: "a"}, "")
+	found := false
+	for _, f := range findings {
+		found = found || f.Rule == "no-entry-unconfirmed" && f.Certainty == checker.Certain
+	}
+	if !found {
+		t.Errorf("the witness is answered %+v", findings)
+	}
+	say(Saying{Event: SaysEnter, Call: "a"}, "is inside already")
+	say(Saying{Event: SaysExit, Call: "a"}, "")
+	say(Saying{Event: SaysCall, Call: "z", Key: "k", Wait: 0, Lease: time.Second}, "")
+	say(Saying{Event: SaysCancel, Call: "z"}, "")
+	say(Saying{Event: SaysCancel, Call: "z"}, "is cancelled already")
+	say(Saying{Event: SaysOutcome, Call: "z", Outcome: "unsent"}, "")
+	<-l.Done()
+	if res := l.State().Result; res.ExitCode != 0 || res.Verdict != checker.Unsafe {
+		t.Error(describe(res))
+	}
+	if _, err := l.Say(start); !errors.Is(err, ErrNotNow) {
+		t.Error(err)
+	}
+}

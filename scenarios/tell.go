@@ -23,6 +23,7 @@ type teller struct {
 	calls  map[string]int // their numbers in the record
 	failed string         // how the command ended, if not well
 	secret string         // of the upstream
+	said   *witnesses
 }
 
 // tell is the script. It is told again from the beginning if the first time was too late.
@@ -43,6 +44,8 @@ func (t *teller) tell(st *verify.Stage) {
 			t.arm(x)
 		}
 	}
+	t.said.open(st)
+	defer t.said.shut()
 	wait, ok := t.start()
 	for i, x := range t.s.Steps {
 		if ok && t.o.Before != nil {

@@ -275,8 +275,33 @@ func (s *Stage) Active(node int, active bool) {
 	s.r.cluster.SetActive(node, active)
 }
 
-// Witness records what somebody else has seen of a client. Any goroutine may call it.
-func (s *Stage) Witness(e history.Event) { s.r.rec.Add(e) }
+// Witness records what somebody else says of a client: of a call that it has begun with
+// Foreign. An entry and an exit write to the resource. Any goroutine may call it.
+func (s *Stage) Witness(e history.Event) {
+	if e.Kind == history.Entered || e.Kind == history.Left {
+		e.Refused = s.r.write(e.Key, e.Token)
+	}
+	s.r.rec.Add(e)
+}
+
+// Foreign gives a call that somebody else makes its number in the record. Any goroutine may
+// call it.
+func (s *Stage) Foreign(client, key string, wait, lease time.Duration) int {
+	s.r.mu.Lock()
+	c := &call{r: s.r, n: len(s.r.calls) + 1, client: client, key: key, wait: wait, lease: lease, failed: true}
+	s.r.calls = append(s.r.calls, c)
+	s.r.mu.Unlock()
+	s.r.rec.Add(history.Event{Kind: history.CallAsked, Call: c.n, Client: client, Key: key, Wait: wait, Lease: lease})
+	s.r.rec.Add(history.Event{Kind: history.CallStarted, Call: c.n, Client: client, Key: key})
+	return c.n
+}
+
+// Judge says what the record shows up to now.
+func (s *Stage) Judge(p checker.Policy) checker.Result {
+	s.r.px.RecordAcked()
+	events, _ := s.r.rec.Events(0)
+	return checker.Check(events, p)
+}
 
 // Events are the record from its nth event on; more is closed when there is more.
 func (s *Stage) Events(from int) (events []history.Event, more <-chan struct{}) {

@@ -1,19 +1,23 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"tornwire/api"
 	"tornwire/checker"
 	"tornwire/frames"
 	"tornwire/scenarios"
@@ -32,6 +36,7 @@ type runFlags struct {
 	grace, tolerance time.Duration
 	format, report   string
 	dialect          string
+	runs             *scenarios.Runs // of the API for commands; nil: there is none
 }
 
 func runCommand() *cobra.Command {
@@ -42,7 +47,8 @@ func runCommand() *cobra.Command {
 		Long: "run runs scenarios, TOML files or built-in ones by their names (tornwire list scenarios; all is every one), one after\n" +
 			"the other. A scenario has servers, clients, rules, steps and expectations (docs/scenarios.md).\n\n" +
 			"COMMAND is any program, such as a test suite: it plays the client of kind command, finds in its environment\n" +
-			scenarios.EnvAddr + " (where to connect) and " + scenarios.EnvAddrs + " (all addresses, with commas), and its exit code is part of the verdict.\n" +
+			scenarios.EnvAddr + " (where to connect), " + scenarios.EnvAddrs + " (all addresses, with commas), and " + envAPI + " and " + scenarios.EnvRun + ", by\n" +
+			"which it can be a witness of its calls (docs/scenarios.md). Its exit code is part of the verdict.\n" +
 			"With --adapter it is an adapter (adapters/README.md), and takes the place of the reference clients.\n\n" +
 			"Exit codes: 0 all is as expected; 1 it is not, a finding that nobody expected, or COMMAND failed; 2 inconclusive;\n" +
 			"3 non-strict with --strict; 64 usage or a file that is wrong; 69 the adapter cannot be used; 70 an internal error.",
@@ -104,6 +110,13 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		f.opts.Start = verify.Command(command...)
 	} else {
 		f.opts.Command = command
+	}
+	if len(command) > 0 && !f.adapter {
+		stop, err := f.serve(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer stop()
 	}
 	return f.all(cmd, list, command)
 }
@@ -205,7 +218,7 @@ func (f *runFlags) all(cmd *cobra.Command, list []*scenarios.Scenario, command [
 		if f.verbose {
 			fmt.Fprintf(stderr, "%s: %s\n", s.Name, s.About)
 		}
-		res, err := scenarios.Run(cmd.Context(), s, f.opts)
+		res, err := f.one(cmd.Context(), s)
 		if err != nil {
 			return err
 		}
@@ -231,6 +244,50 @@ func (f *runFlags) all(cmd *cobra.Command, list []*scenarios.Scenario, command [
 	}
 	return nil
 }
+
+// one runs a scenario. Where a command plays a client, it is a run of the API that the
+// command is told of, so that it can be a witness.
+func (f *runFlags) one(ctx context.Context, s *scenarios.Scenario) (*scenarios.Result, error) {
+	if f.runs == nil {
+		return scenarios.Run(ctx, s, f.opts)
+	}
+	l, err := f.runs.StartHere(s, f.opts, false)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-l.Done():
+	case <-ctx.Done():
+		l.Stop()
+	}
+	state := l.State()
+	return state.Result, state.Err
+}
+
+// serve answers the API for commands, on a port of this machine's, until the function that
+// it returns is called.
+func (f *runFlags) serve(ctx context.Context) (stop func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve the API for the command: %w", err)
+	}
+	m := api.NewManager(api.Options{Version: Version(), Log: zerolog.Nop()})
+	f.runs = m.Runs()
+	f.opts.Env = append(f.opts.Env, envAPI+"=http://"+l.Addr().String())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = api.Serve(ctx, l, m) // it ends when it is told to
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}, nil
+}
+
+// envAPI is the variable of a command's environment that has the address of the API.
+const envAPI = "TORNWIRE_API"
 
 // graver is the exit code that goes before another (spec/cli.md).
 func graver(a, b int) int {
