@@ -82,6 +82,7 @@ func NewHandler(m *Manager) http.Handler {
 	add("", ours, refuseBrowsers)
 	add("/v1", ours, refuseForeigners)
 	add("/v1", engine, refuseForeigners)
+	r.Handle("/v1/runs/{run}/events", refuseForeigners(m.streamRun()))
 	r.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		write(w, newError(http.StatusNotFound, "there is nothing here").reply())
 	})

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
@@ -31,8 +32,9 @@ type Options struct {
 // one proxy are done one after another, and none waits for another proxy's.
 // Errors are of type *Error.
 type Manager struct {
-	opt  Options
-	runs *scenarios.Runs
+	opt     Options
+	runs    *scenarios.Runs
+	streams atomic.Int32 // that are open
 
 	mu     sync.Mutex
 	list   map[string]*member

@@ -2,8 +2,11 @@ package api
 
 import (
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -152,4 +155,103 @@ func TestRunErrors(t *testing.T) {
 	}
 	say(`{"event":"call","call":"a","key":"k","wait":"1s","lease":"5s"}`, `{"findings":[]}`)
 	say(`{"event":"call","call":"a","key":"k","wait":"1s","lease":"5s"}`, `{"error":"call \"a\" has been told of already","status":409}`)
+}
+
+// TestRunEvents: the record of a run comes as it grows, and goes on behind the last event that
+// was had; it ends with the run.
+func TestRunEvents(t *testing.T) {
+	t.Parallel()
+	m := NewManager(Options{})
+	defer m.Close()
+	srv := httptest.NewServer(NewHandler(m))
+	defer srv.Close()
+	h := srv.Config.Handler
+	if code, text := ask(t, h, "POST", "/v1/runs", `{"scenario":"torn-grant"}`, nil); code != 201 {
+		t.Fatal(text)
+	}
+	read := func(last string) (ids, kinds []string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), "GET", srv.URL+"/v1/runs/1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Last-Event-ID", last)
+		r, err := srv.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		if got := r.Header.Get("Content-Type"); r.StatusCode != 200 || got != "text/event-stream" {
+			t.Fatalf("%d, %q", r.StatusCode, got)
+		}
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range strings.Split(strings.TrimSpace(string(b)), "\n\n") {
+			for _, line := range strings.Split(block, "\n") {
+				if id, ok := strings.CutPrefix(line, "id: "); ok {
+					ids = append(ids, id)
+				}
+				if kind, ok := strings.CutPrefix(line, "event: "); ok {
+					kinds = append(kinds, kind)
+				}
+				if data, ok := strings.CutPrefix(line, "data: "); ok && !json.Valid([]byte(data)) {
+					t.Errorf("%q is no JSON", data)
+				}
+			}
+		}
+		return ids, kinds
+	}
+	ids, kinds := read("")
+	if len(ids) < 10 || kinds[0] != "record" || kinds[len(kinds)-1] != "end" {
+		t.Fatalf("%v, %v", ids, kinds)
+	}
+	again, kinds := read(ids[4])
+	if len(again) != len(ids)-5 || again[0] != ids[5] || kinds[len(kinds)-1] != "end" {
+		t.Errorf("%v behind %s of %v", again, ids[4], ids)
+	}
+	for _, x := range []struct{ method, path, last, want string }{
+		{"GET", "/v1/runs/2/events", "", `{"error":"run not found","status":404}`},
+		{"POST", "/v1/runs/1/events", "", `{"error":"POST is not possible here, only GET","status":405}`},
+		{"GET", "/v1/runs/1/events", "x", `{"error":"Last-Event-ID is \"x\", and no id of these events","status":400}`},
+	} {
+		req := httptest.NewRequest(x.method, "http://127.0.0.1:8474"+x.path, nil)
+		req.Header.Set("Last-Event-ID", x.last)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		if got := strings.TrimSpace(w.Body.String()); got != x.want {
+			t.Errorf("%s %s: got %s, want %s", x.method, x.path, got, x.want)
+		}
+	}
+	m.streams.Store(MaxStreams)
+	if _, got := ask(t, h, "GET", "/v1/runs/1/events", "", nil); !strings.HasPrefix(got, `{"error":"32 streams are open`) {
+		t.Error(got)
+	}
+}
+
+// TestSlowReader: who does not read is let go when a run ends, and holds no run up.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	m := NewManager(Options{})
+	srv := httptest.NewServer(NewHandler(m))
+	if code, text := ask(t, srv.Config.Handler, "POST", "/v1/runs", `{"scenario":"immediate"}`, nil); code != 201 {
+		t.Fatal(text)
+	}
+	c, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET /v1/runs/1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for m.streams.Load() == 0 {
+		runtime.Gosched()
+	}
+	m.Close() // stops the run, which ends the stream
+	for m.streams.Load() > 0 {
+		runtime.Gosched()
+	}
+	srv.Close()
 }

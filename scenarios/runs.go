@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tornwire/checker"
+	"tornwire/history"
 )
 
 // Limits of a registry of runs.
@@ -182,6 +183,25 @@ func (l *Live) Say(s Saying) ([]checker.Finding, error) {
 		return nil, err
 	}
 	return l.judge(), nil
+}
+
+// Record is the record of the run from its from-th event on: that of its try-th try, from 1,
+// or of the one that now is, if that is another; a run that was too late to judge is told
+// again, up to three times. more is closed when there may be more to ask for; it is nil when
+// the run is over, and the events are all that there are.
+func (l *Live) Record(try, from int) (events []history.Event, now int, more <-chan struct{}) {
+	events, now, more = l.said.record(try, from)
+	if !l.over() {
+		return events, now, more
+	}
+	all := []history.Event{}
+	if l.result != nil { // it does not change any more
+		all = l.result.Events
+	}
+	if try != now {
+		from = 0
+	}
+	return all[min(from, len(all)):], now, nil
 }
 
 func (l *Live) over() bool {

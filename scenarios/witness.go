@@ -103,6 +103,8 @@ type witnesses struct {
 	st    *verify.Stage // nil before the run has begun and when it is over
 	calls map[string]*witnessed
 	any   bool
+	tries int           // stages that there were
+	turn  chan struct{} // closed when st changes
 }
 
 // ErrNotNow is the error about a run that cannot be told anything yet, or any more.
@@ -192,12 +194,41 @@ func (w *witnesses) open(st *verify.Stage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.st, w.calls, w.any = st, map[string]*witnessed{}, false
+	w.tries++
+	w.turned()
+}
+
+// turned tells who waits that st has changed.
+func (w *witnesses) turned() {
+	if w.turn != nil {
+		close(w.turn)
+	}
+	w.turn = make(chan struct{})
 }
 
 func (w *witnesses) shut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.st = nil
+	w.turned()
+}
+
+// record is what has been recorded since the from-th event of a try, or from the first on of
+// the try that goes on now. more is closed when there is more to ask for.
+func (w *witnesses) record(try, from int) (events []history.Event, now int, more <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.turn == nil {
+		w.turn = make(chan struct{})
+	}
+	if w.st == nil {
+		return nil, w.tries, w.turn
+	}
+	if try != w.tries {
+		from = 0
+	}
+	events, more = w.st.Events(from)
+	return events, w.tries, more
 }
 
 // told tells whether anybody has said anything of a call.
