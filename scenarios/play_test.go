@@ -22,7 +22,7 @@ func inBubble(t *testing.T, s *Scenario, library func(verify.Inside) adapter.Lib
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res, err = RunIn(t.Context(), b, s, library); err != nil {
+		if res, err = RunIn(t.Context(), b, s, false, library); err != nil {
 			t.Fatal(err)
 		}
 	})

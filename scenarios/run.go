@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -122,14 +123,18 @@ func Run(ctx context.Context, s *Scenario, o Options) (*Result, error) {
 
 // RunIn runs a scenario whose clients are all the reference client in the bubble of the
 // goroutine that asks for it, with a library in the reference client's place. Every scenario
-// needs a bubble of its own, and they may share b.
-func RunIn(ctx context.Context, b *verify.Bubble, s *Scenario, library func(verify.Inside) adapter.Library) (*Result, error) {
+// needs a bubble of its own, and they may share b. strict gives hygiene findings the exit
+// code 3.
+func RunIn(ctx context.Context, b *verify.Bubble, s *Scenario, strict bool, library func(verify.Inside) adapter.Library) (*Result, error) {
 	for _, c := range s.Clients {
 		if c.Kind != Reference {
 			return nil, fmt.Errorf("client %s is %s: in virtual time there are reference clients alone", c.Name, c.Kind)
 		}
 	}
-	t := newTeller(ctx, s, Options{})
+	if s.Server.Kind == Upstream {
+		return nil, errors.New("an upstream cannot be reached from inside a bubble")
+	}
+	t := newTeller(ctx, s, Options{Strict: strict})
 	res := &Result{Scenario: s}
 	res.conclude(t, b.Play(ctx, t.play(), library))
 	return res, nil
