@@ -88,16 +88,23 @@ func TestLibrary(t *testing.T) {
 			if !ok {
 				t.Fatal("there is no wrong client for it")
 			}
-			res := inBubble(t, s, func(in verify.Inside) adapter.Library {
-				lib, err := wrongclient.WithDial(w[0], in.Dial)
-				if err != nil {
-					panic(err)
-				}
-				return lib
-			})
+			var res *Result
 			found := false
-			for _, f := range res.Findings {
-				found = found || f.Rule == w[1] && f.Certainty == checker.Certain
+			// Its owners are a random choice, and one with a newline in it acquits it now and then.
+			for range 5 {
+				res = inBubble(t, s, func(in verify.Inside) adapter.Library {
+					lib, err := wrongclient.WithDial(w[0], in.Dial)
+					if err != nil {
+						panic(err)
+					}
+					return lib
+				})
+				for _, f := range res.Findings {
+					found = found || f.Rule == w[1] && f.Certainty == checker.Certain
+				}
+				if found {
+					break
+				}
 			}
 			if !found || res.ExitCode != 1 {
 				t.Errorf("%s is not found by %s: %s", w[0], w[1], describe(res))
